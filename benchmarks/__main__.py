@@ -110,10 +110,10 @@ def parse_arguments() -> argparse.Namespace:
 
 def size(text: str) -> int:
     """Bytes, from `50MB` and the like."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMG]?B?)", text)
-    if found is None or found[2] not in _UNITS:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMG]?B?)", text)
+    if match is None or match[2] not in _UNITS:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a size such as 500MB")
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(float(match[1]) * _UNITS[match[2]])
 
 
 def roomy(size: int) -> str:

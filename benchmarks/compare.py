@@ -42,10 +42,13 @@ class Comparison:
         results = {result["benchmark"]: result for result in run}
         before = ratios(result for result in page if result["benchmark"] in results)
         now = ratios(results.values())
-        both = {row: (ratio, now[row]) for row, ratio in before.items() if row in now}
-        moved = {row: pair for row, pair in both.items() if pair[0] and abs(pair[1] / pair[0] - 1) > FIFTH}
-        gone, new = ([row for row in some if row not in others] for some, others in ((before, now), (now, before)))
-        return cls(moved, gone, new)
+        ratios_now = {row: (ratio, now[row]) for row, ratio in before.items() if row in now}
+        moved = {row: pair for row, pair in ratios_now.items() if pair[0] and abs(pair[1] / pair[0] - 1) > FIFTH}
+        removed, new = (
+            [row for row in ratios_here if row not in ratios_there]
+            for ratios_here, ratios_there in ((before, now), (now, before))
+        )
+        return cls(moved, removed, new)
 
     def text(self) -> str:
         """Markdown."""
@@ -53,9 +56,12 @@ class Comparison:
         if self.moved:
             rows = [f"| {name(row)} | {a:.2f} x | {b:.2f} x | {b / a:.2f} |" for row, (a, b) in self.moved.items()]
             parts.append("\n".join(["| | page | this run | of the page's |", "|---|---:|---:|---:|", *rows]))
-        for rows, what in ((self.gone, "Rows of the page that the run lacks"), (self.new, "Rows that the page lacks")):
+        for rows, heading in (
+            (self.gone, "Rows of the page that the run lacks"),
+            (self.new, "Rows that the page lacks"),
+        ):
             if rows:
-                parts += [f"## {what}: {len(rows)}", "\n".join(f"- {name(row)}" for row in rows)]
+                parts += [f"## {heading}: {len(rows)}", "\n".join(f"- {name(row)}" for row in rows)]
         return "\n\n".join(parts) + "\n"
 
 
@@ -65,19 +71,19 @@ def name(row: Row) -> str:
 
 def ratios(results: Iterable[dict[str, Any]]) -> dict[Row, float]:
     """How many times as fast as each side sawlog is, by row; 0 where a row is no ratio."""
-    found: dict[Row, float] = {}
+    ratio_by_row: dict[Row, float] = {}
     for result in results:
         benchmark = result["benchmark"]
         for case in result["cases"]:
-            ours, *others = lines(case)
-            found[benchmark, case["name"], ours.name] = 0
-            found |= {(benchmark, case["name"], line.name): line.ratio_best for line in others}
+            ours, *other_lines = lines(case)
+            ratio_by_row[benchmark, case["name"], ours.name] = 0
+            ratio_by_row |= {(benchmark, case["name"], line.name): line.ratio_best for line in other_lines}
         for probe in result["probes"]:
             is_ratio = probe["unit"] == "x"
-            found |= {
+            ratio_by_row |= {
                 (benchmark, probe["name"], name): number if is_ratio else 0 for name, number in probe["numbers"].items()
             }
-    return found
+    return ratio_by_row
 
 
 def read_results(directory: Path) -> list[dict[str, Any]]:

@@ -55,8 +55,8 @@ def cases(settings: Settings) -> Iterator[Case | Probe]:
         yield symbols_case(settings.place, min(DISTINCT, max(1000, settings.size // 30)))
     if settings.wanted("deephaven_follow"):
         seconds = 0.3 if settings.once else FOLLOWED_SECONDS
-        what = f"from logged to read by another reader: a batch each {EVERY_SECONDS * 1000:.0f} ms"
-        yield Probe("deephaven_follow", what, partial(follow, settings.place / "followed", seconds), "ms")
+        description = f"from logged to read by another reader: a batch each {EVERY_SECONDS * 1000:.0f} ms"
+        yield Probe("deephaven_follow", description, partial(follow, settings.place / "followed", seconds), "ms")
     if not (settings.wanted("deephaven_import") or settings.wanted("deephaven_merge")):
         return
     logs, csv = settings.place / "logs", settings.place / "csv"
@@ -185,7 +185,9 @@ def logger(directory: Path, host: str) -> Logger:
 
 def symbols_case(place: Path, distinct: int) -> Case:
     texts = pa.array([f"K{number}" for number in range(distinct)])
-    column = pa.table({"Sym": pa.chunked_array([texts.slice(at, BATCH_ROWS) for at in range(0, distinct, BATCH_ROWS)])})
+    column = pa.table(
+        {"Sym": pa.chunked_array([texts.slice(offset, BATCH_ROWS) for offset in range(0, distinct, BATCH_ROWS)])}
+    )
     target = place / "symbols"
     return Case(
         "deephaven_symbols",
@@ -222,7 +224,7 @@ def follow(place: Path, seconds: float) -> dict[str, float]:
                 return
 
     logged: list[tuple[int, float]] = []
-    seen: list[float] = []
+    delays: list[float] = []
     thread = threading.Thread(target=run)
     with logger(logs, "vm1") as log:
         batch = next(trades(100, SEED))
@@ -230,20 +232,20 @@ def follow(place: Path, seconds: float) -> dict[str, float]:
         thread.start()
         while count(db) < batch.num_rows:
             time.sleep(0.01)
-        total, begun = batch.num_rows, time.monotonic()
-        while time.monotonic() - begun < seconds or len(seen) < len(logged):
+        total, start_time = batch.num_rows, time.monotonic()
+        while time.monotonic() - start_time < seconds or len(delays) < len(logged):
             now = time.monotonic()
-            if now - begun < seconds and (not logged or now - logged[-1][1] >= EVERY_SECONDS):
+            if now - start_time < seconds and (not logged or now - logged[-1][1] >= EVERY_SECONDS):
                 total += batch.num_rows
                 log.write(batch)
                 logged.append((total, time.monotonic()))
-            there = count(db)
-            while len(seen) < len(logged) and logged[len(seen)][0] <= there:
-                seen.append((time.monotonic() - logged[len(seen)][1]) * 1000)
+            row_count = count(db)
+            while len(delays) < len(logged) and logged[len(delays)][0] <= row_count:
+                delays.append((time.monotonic() - logged[len(delays)][1]) * 1000)
             time.sleep(0.005)
     stopped.set()
     thread.join()
-    return {"median": statistics.median(seen), "99 %": float(np.percentile(seen, 99)), "longest": max(seen)}
+    return {"median": statistics.median(delays), "99 %": float(np.percentile(delays, 99)), "longest": max(delays)}
 
 
 def count(db: Path) -> int:

@@ -148,8 +148,8 @@ def spark_cases(settings: Settings, count: int) -> Iterator[Case]:
     frame.write.mode("overwrite").csv(str(text))
     types = frame.schema
     no_nulls = ", ".join(f"{field.name} {field.dataType.simpleString()} NOT NULL" for field in types)
-    made = settings.place / "trades.arrow"
-    register_premade(spark, "premade", sawlog.open(log, format="deephaven_log").to_batches(), types, made)
+    path = settings.place / "trades.arrow"
+    register_premade(spark, "premade", sawlog.open(log, format="deephaven_log").to_batches(), types, path)
     readers: dict[str, Callable[[], object]] = {
         "sawlog": lambda: spark.read.format("sawlog").load(str(log)),
         "sawlog, NOT NULL": lambda: spark.read.format("sawlog").schema(no_nulls).load(str(log)),
@@ -161,10 +161,10 @@ def spark_cases(settings: Settings, count: int) -> Iterator[Case]:
         "Spark's CSV": lambda: spark.read.schema(types).csv(str(text)),
     }
     sides = tuple(Side(who, lambda load=load: noop(load()), log.stat().st_size, count) for who, load in readers.items())
-    what = "market data, all columns, read by Spark, local[2]"
-    yield Case("deephaven_spark", what, sides, per="rows", cores=0)
+    description = "market data, all columns, read by Spark, local[2]"
+    yield Case("deephaven_spark", description, sides, per="rows", cores=0)
     log.unlink()
-    made.unlink()
+    path.unlink()
     shutil.rmtree(parquet)
     shutil.rmtree(text)
 

@@ -108,13 +108,13 @@ def table_case(location: Path, parquet: Path, rows: int) -> Case:
 
 def group_case(grouped: Path, plain: Path, rows: int) -> Case:
     size = ROW_BYTES * rows
-    one = partial(sawlog.read, types=TYPES, filters=ONE_GROUP)
+    read_group = partial(sawlog.read, types=TYPES, filters=ONE_GROUP)
     return Case(
         "deephaven_group",
         f"the trades of one of {SYMBOLS} symbols, one core",
         (
-            Side("sawlog, by the groups of the column", lambda: one(grouped), size, rows),
-            Side("sawlog, full scan", lambda: one(plain), size, rows, "the same table without grouping"),
+            Side("sawlog, by the groups of the column", lambda: read_group(grouped), size, rows),
+            Side("sawlog, full scan", lambda: read_group(plain), size, rows, "the same table without grouping"),
         ),
         per="rows",
         headline=False,

@@ -40,22 +40,22 @@ def cases(settings: Settings) -> Iterator[Case]:
     scanned = Side("sum of the mapped file", partial(scan, path), size, rows, "touches every byte once: the limit")
     if settings.wanted("read_columns"):
         columns = ["timestamp", "value", "_hash"]
-        whole = Held(path, columns, np.fromfile(path, np.uint8))
-        cached = Held(path, columns, repeated(settings.place, size))
+        whole_file = Containers(path, columns, np.fromfile(path, np.uint8))
+        cached = Containers(path, columns, repeated(settings.place, size))
         sides = (
             Side("sawlog", partial(read, path, rows, columns=columns), size, rows),
             scanned,
-            Side("sawlog, from memory", whole.read, whole.size, whole.rows, "containers held in memory"),
+            Side("sawlog, from memory", whole_file.read, whole_file.size, whole_file.rows, "containers held in memory"),
             Side("sawlog, from the cache", cached.read, cached.size, cached.rows, "the first MB of them, repeated"),
             Side("strided copies", cached.copy, cached.size, cached.rows, "as many values, from the cache, by NumPy"),
         )
         yield Case("read_columns", "timestamp, value and hash into Arrow, one core", sides, per="rows")
     if settings.wanted("read_tags"):
         tags = Side("sawlog, all tags", partial(read, path, rows, columns=["tags"]), size, rows)
-        everything = Side("sawlog, all columns", partial(read, path, rows), size, rows)
+        all_columns = Side("sawlog, all columns", partial(read, path, rows), size, rows)
         moved = Moved(path)
         floor = Side("the same bytes, moved", moved.move, size, rows, "the file read, as large buffers copied")
-        sides = (tags, everything, floor, scanned)
+        sides = (tags, all_columns, floor, scanned)
         yield Case("read_tags", "all tags into an Arrow map, one core", sides, per="rows")
         series = Side("sawlog, partkeys", partial(read, path, min(rows, SERIES), view="partkeys"), size, rows)
         yield Case("read_tags_partkeys", "distinct series, against decoding all tags", (series, tags), per="rows")
@@ -114,16 +114,16 @@ class Memory:
         pass
 
 
-class Held:
+class Containers:
     """Containers held in memory, as values are that came through Kafka."""
 
     def __init__(self, path: Path, columns: list[str], data: np.ndarray) -> None:
         dataset = sawlog.open(path, format="filodb_record", columns=columns)
         self.source = Memory(data)
-        (whole,) = dataset.fragments(None)
-        assert isinstance(whole, ContainerRange)
-        file = replace(whole.file, size=len(data))
-        self.fragment = replace(whole, file=file, end=len(data))
+        (whole_fragment,) = dataset.fragments(None)
+        assert isinstance(whole_fragment, ContainerRange)
+        file = replace(whole_fragment.file, size=len(data))
+        self.fragment = replace(whole_fragment, file=file, end=len(data))
         self.size = len(data)
         self.rows = self.count()
 
@@ -161,8 +161,8 @@ def repeated(place: Path, size: int) -> np.ndarray:
     start = libc.mmap(None, times * CACHED, mmap.PROT_READ, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
     fixed = 0x10
     for number in range(times):
-        at = start + number * CACHED
-        assert libc.mmap(at, CACHED, mmap.PROT_READ, mmap.MAP_SHARED | fixed, memory, 0) == at
+        offset = start + number * CACHED
+        assert libc.mmap(offset, CACHED, mmap.PROT_READ, mmap.MAP_SHARED | fixed, memory, 0) == offset
     return np.ctypeslib.as_array((ctypes.c_uint8 * (times * CACHED)).from_address(start))
 
 
@@ -173,8 +173,8 @@ class Moved:
         self.path = path
         self.window = np.empty(WINDOW_BYTES, np.uint8)
         batch = next(iter(sawlog.open(path, format="filodb_record", columns=["tags"]).to_batches()))
-        buffers = [np.frombuffer(one, np.uint8) for one in batch.column(0).buffers() if one is not None]
-        self.pairs = [(one, np.empty_like(one)) for one in buffers]
+        buffers = [np.frombuffer(buffer, np.uint8) for buffer in batch.column(0).buffers() if buffer is not None]
+        self.pairs = [(buffer, np.empty_like(buffer)) for buffer in buffers]
 
     def move(self) -> None:
         with self.path.open("rb", buffering=0) as file:

@@ -48,8 +48,8 @@ SIDES: dict[str, tuple[str, dict[str, str] | None]] = {
 def cases(settings: Settings) -> Iterator[Probe]:
     sides = [side for side in SIDES if settings.wanted(f"first_query {side}")]
     if sides:
-        what = f"seconds from load to the answer of count() in a fresh session, {ROWS:,} records, local[2]"
-        yield Probe("first_query", what, partial(measure, settings, sides), "s")
+        description = f"seconds from load to the answer of count() in a fresh session, {ROWS:,} records, local[2]"
+        yield Probe("first_query", description, partial(measure, settings, sides), "s")
 
 
 def measure(settings: Settings, sides: list[str]) -> dict[str, float]:
@@ -61,16 +61,16 @@ def measure(settings: Settings, sides: list[str]) -> dict[str, float]:
     table = pa.table({"record": pa.array([b"%0100d" % number for number in range(ROWS)], pa.binary())})
     sawlog.write(table, path, format="leveldb_log")
     parquet.write_table(table, f"{path}.parquet")
-    found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
+    times: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
     for _ in range(max(1, settings.repeat)):
-        for side, seconds in found.items():
+        for side, seconds in times.items():
             command = [sys.executable, "-m", "benchmarks.first_query", side, str(path)]
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
             seconds.append(json.loads(done.stdout))
     numbers = {}
-    for side, seconds in found.items():
+    for side, seconds in times.items():
         for kind in seconds[0]:
-            all_ = [one[kind] for one in seconds]
+            all_ = [timing[kind] for timing in seconds]
             numbers[f"{side}: {kind}"] = statistics.median(all_)
             numbers |= {f"{side}: {kind}, {name}": of(all_) for name, of in (("least", min), ("most", max))}
     return numbers
@@ -99,14 +99,14 @@ def one_session(side: str, path: Path) -> dict[str, float]:
     marks.append(time.perf_counter())
     frame.collect()
     marks.append(time.perf_counter())
-    used = [after - begun for begun, after in zip(before, processor(jvm), strict=True)]
+    used = [after - begin for begin, after in zip(before, processor(jvm), strict=True)]
     later = []
     for _ in range(COUNTS):
         begin = time.perf_counter()
         reader.load(place).count()
         later.append(time.perf_counter() - begin)
     spark.stop()
-    parts = [after - begun for begun, after in pairwise(marks)]
+    parts = [after - begin for begin, after in pairwise(marks)]
     return {
         "start": start,
         "first": marks[-1] - marks[0],
@@ -120,18 +120,18 @@ def processor(jvm: int) -> tuple[float, float]:
     """Seconds of a processor that a JVM has used, and the processes below it: Linux only."""
     ticks = os.sysconf("SC_CLK_TCK")
     parents: dict[int, int] = {}
-    own: dict[int, float] = {}
+    own_times: dict[int, float] = {}
     ended: dict[int, float] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
             fields = [int(field) for field in status.read_text().rpartition(")")[2].split()[1:15]]
             number = int(status.parent.name)
-            parents[number], own[number], ended[number] = fields[0], sum(fields[10:12]), sum(fields[12:14])
+            parents[number], own_times[number], ended[number] = fields[0], sum(fields[10:12]), sum(fields[12:14])
 
     def below(parent: int) -> float:
-        return ended[parent] + sum(own[one] + below(one) for one, above in parents.items() if above == parent)
+        return ended[parent] + sum(own_times[pid] + below(pid) for pid, above in parents.items() if above == parent)
 
-    return own[jvm] / ticks, below(jvm) / ticks
+    return own_times[jvm] / ticks, below(jvm) / ticks
 
 
 def started(settings: dict[str, str]) -> Any:

@@ -150,7 +150,7 @@ class Results:
 def processor_time() -> float:
     """Of this process, and of those that it has started and that have ended."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def run_case(case: Case, settings: Settings, console: Console) -> dict[str, Any]:
@@ -220,11 +220,11 @@ class Line:
 def lines(case: dict[str, Any]) -> list[Line]:
     """The sides of a result. A ratio says how many times as fast sawlog is as that side."""
     ours = case["sides"][0]
-    found = []
+    line_list = []
     for side in case["sides"]:
         best, median = min(side["seconds"]), statistics.median(side["seconds"])
         scale = ours[case["per"]] / side[case["per"]]
-        found.append(
+        line_list.append(
             Line(
                 side["name"],
                 side["note"],
@@ -236,7 +236,7 @@ def lines(case: dict[str, Any]) -> list[Line]:
                 median * scale / statistics.median(ours["seconds"]),
             )
         )
-    return found
+    return line_list
 
 
 def as_table(case: dict[str, Any]) -> Table:

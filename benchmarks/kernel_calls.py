@@ -63,11 +63,11 @@ class Call:
 def kernels() -> dict[str, Kernel]:
     """All kernels, by their names."""
     modules = [importlib.import_module(name) for name in build.Sources(native.SAWLOG).with_kernels(native.SAWLOG)]
-    found = [one for module in modules for one in vars(module).values() if isinstance(one, Kernel)]
-    return {kernel.signature.name: kernel for kernel in found}
+    kernel_list = [member for module in modules for member in vars(module).values() if isinstance(member, Kernel)]
+    return {kernel.signature.name: kernel for kernel in kernel_list}
 
 
-def recorded(place: Path, rows: int, wanted: Collection[str] | None = None) -> dict[str, Call]:
+def recorded(place: Path, rows: int, names: Collection[str] | None = None) -> dict[str, Call]:
     """A call of each kernel, or of those that are wanted, by its name; machine code comes from the library.
 
     Raises:
@@ -77,26 +77,26 @@ def recorded(place: Path, rows: int, wanted: Collection[str] | None = None) -> d
     missing = kernels()
     for kernel in missing.values():
         kernel.entry = make_caller(kernel.signature, library.reader, library.find_entry(kernel.signature.name))
-    found: dict[str, Call] = {}
+    calls: dict[str, Call] = {}
     for number, work in enumerate([*pieces_of_work(rows), tests]):
-        if wanted is not None and missing.keys().isdisjoint(wanted):
+        if names is not None and missing.keys().isdisjoint(names):
             break
-        own = place / str(number)
-        own.mkdir()
-        with recording(found, missing), warnings.catch_warnings():
+        path = place / str(number)
+        path.mkdir()
+        with recording(calls, missing), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            work(own)
-        shutil.rmtree(own)
+            work(path)
+        shutil.rmtree(path)
     for kernel in kernels().values():
         del kernel.entry
-    never = sorted(missing if wanted is None else missing.keys() & wanted)
+    never = sorted(missing if names is None else missing.keys() & names)
     if never:
         raise LookupError(f"nothing calls {', '.join(never)}")
-    return found
+    return calls
 
 
 @contextmanager
-def recording(found: dict[str, Call], missing: dict[str, Kernel]) -> Iterator[None]:
+def recording(calls: dict[str, Call], missing: dict[str, Kernel]) -> Iterator[None]:
     """Add the longest call of each kernel that is missing yet."""
     counts = dict.fromkeys(missing, 0)
     call_kernel = Kernel.__call__
@@ -106,12 +106,12 @@ def recording(found: dict[str, Call], missing: dict[str, Kernel]) -> Iterator[No
         if counts.get(name, CALLS) == CALLS or size(arguments) > LARGEST:
             return call_kernel(kernel, *arguments)
         counts[name] += 1
-        kept = tuple(copied(one) for one in arguments)
+        copies = tuple(copied(argument) for argument in arguments)
         begin = time.thread_time_ns()
         result = call_kernel(kernel, *arguments)
-        taken = time.thread_time_ns() - begin
-        if name not in found or taken > found[name].nanoseconds:
-            found[name] = Call(kept, taken)
+        nanoseconds = time.thread_time_ns() - begin
+        if name not in calls or nanoseconds > calls[name].nanoseconds:
+            calls[name] = Call(copies, nanoseconds)
         return result
 
     Kernel.__call__ = record
@@ -119,14 +119,14 @@ def recording(found: dict[str, Call], missing: dict[str, Kernel]) -> Iterator[No
         yield
     finally:
         Kernel.__call__ = call_kernel
-        for name in found:
+        for name in calls:
             missing.pop(name, None)
 
 
 def copied(value: Any) -> Any:
     """An argument as it is before the call."""
     if isinstance(value, tuple):
-        parts = [copied(one) for one in value]
+        parts = [copied(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return value.copy() if isinstance(value, np.ndarray | np.void) else value
 
@@ -164,12 +164,12 @@ def samples(rows: int) -> dict[str, tuple[pa.Table, dict[str, Any]]]:
         "tags": labels.take(pa.array(np.zeros(rows, np.int64))),
     }
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(rows * 8, dtype=np.float32)), 8)
-    both = pa.table({"i": numbers, "s": texts, "x": np.arange(rows) * 0.5})
+    columns = pa.table({"i": numbers, "s": texts, "x": np.arange(rows) * 0.5})
     return {
         "leveldb_log": (pa.table({"record": data}), {}),
         "leveldb_table": (pa.table({"key": data, "value": data}), {}),
-        "deephaven_log": (both, {}),
-        "deephaven_table": (both, {}),
+        "deephaven_log": (columns, {}),
+        "deephaven_table": (columns, {}),
         "filodb_record": (pa.table(gauges), {"table": "gauge", "container_timestamp": 0}),
         "milvus_binlog": (pa.table({"pk": numbers, "vec": vectors}), {"timestamp": 1 << 40}),
     }
@@ -178,10 +178,10 @@ def samples(rows: int) -> dict[str, tuple[pa.Table, dict[str, Any]]]:
 def written_and_read(place: Path, name: str, table: pa.Table, options: dict[str, Any]) -> None:
     path = place / "a"
     sawlog.write(table, path, format=name, **options)
-    everything(path, name)
+    assert_equal(path, name)
 
 
-def everything(path: Path, name: str) -> None:
+def assert_equal(path: Path, name: str) -> None:
     sawlog.verify(path, format=name)
     for view in load_formats()[name].views if name != "leveldb_log" else ["rows"]:  # others take records for damage
         sawlog.read(path, format=name, view=view, on_damage="skip")
@@ -209,7 +209,7 @@ def tree_of_tables(place: Path, rows: int) -> None:
     trees = deephaven_import.Trees(None, place / "logs", place / "csv", place / "Trades.schema", place)
     trees.load_here()
     trees.merge_here()
-    everything(place / "db", "deephaven_table")
+    assert_equal(place / "db", "deephaven_table")
 
 
 def integers(place: Path, rows: int) -> None:
@@ -222,10 +222,10 @@ def series(place: Path, rows: int) -> None:
     table = filodb_record.gauges(rows)
     path = place / "a.container"
     sawlog.write(table, path, format="filodb_record", table="gauge", container_timestamp=0)
-    everything(path, "filodb_record")
+    assert_equal(path, "filodb_record")
     sawlog.read(path, filters=[("tags['host']", "==", "H3")])
     path.write_bytes(path.read_bytes().replace(b"H3", b"H\xff"))  # which is not UTF-8
-    everything(path, "filodb_record")
+    assert_equal(path, "filodb_record")
     find_shards(table["_metric_"].combine_chunks(), table["tags"].combine_chunks(), 16, 2, make_default_partition())
 
 
@@ -236,15 +236,15 @@ def deletes(place: Path, rows: int) -> None:
         sawlog.write(table, root, format="milvus_binlog", timestamp=1 << 40, primary_key=primary)
         (segment,) = [int(path.name) for path in root.glob("insert_log/*/*/*")]
         constant = {"timestamp": (1 << 40) + 1, "partition": 2, "segment": segment}
-        columns = {"pk": table[primary][::10], **{one: np.full(rows // 10, n) for one, n in constant.items()}}
+        columns = {"pk": table[primary][::10], **{name: np.full(rows // 10, n) for name, n in constant.items()}}
         sawlog.write(pa.table(columns), root, format="milvus_binlog", content="deletes")
-        everything(root, "milvus_binlog")
+        assert_equal(root, "milvus_binlog")
 
 
 def lists(place: Path, rows: int) -> None:
     numbers = pa.array(np.arange(3 * rows))
     ends = pa.array(np.arange(0, 3 * rows + 1, 3, dtype=np.int32))
-    each = [pa.ListArray.from_arrays(ends, one) for one in (numbers, numbers.cast(pa.string()))]
+    each = [pa.ListArray.from_arrays(ends, values) for values in (numbers, numbers.cast(pa.string()))]
     table = pa.table([numbers[:rows], *each], ["pk", "numbers", "texts"])
     written_and_read(place, "milvus_binlog", table, {"timestamp": 1 << 40, "primary_key": "pk"})
     hash_batch(table.to_batches()[0])
@@ -252,9 +252,9 @@ def lists(place: Path, rows: int) -> None:
 
 def databases(place: Path) -> None:
     """Those that other systems wrote, read once more as if their keys were out of order."""
-    golden = sorted(one.parent for one in (ROOT / "tests" / "golden" / "leveldb_database").glob("**/CURRENT"))
+    golden = sorted(path.parent for path in (ROOT / "tests" / "golden" / "leveldb_database").glob("**/CURRENT"))
     for path in (SHOP, *golden):
-        everything(path, "leveldb_database")
+        assert_equal(path, "leveldb_database")
     resolve = of_databases.resolve
     of_databases.resolve = lambda *arguments: resolve(*arguments) and False
     sawlog.read(SHOP, format="leveldb_database")
@@ -263,6 +263,6 @@ def databases(place: Path) -> None:
 
 def tests(place: Path) -> None:
     options = ["-q", "--all", "-p", "no:cacheprovider", "-W", "ignore", f"--basetemp={place / 'tests'}"]
-    status = pytest.main([*options, *(str(ROOT / "tests" / one) for one in TESTS)])
+    status = pytest.main([*options, *(str(ROOT / "tests" / name) for name in TESTS)])
     if status:
         raise RuntimeError("the tests of kernels failed")

@@ -63,44 +63,49 @@ done:
 def cases(settings: Settings) -> Iterator[Probe]:
     if MODE != JIT:
         raise SystemExit("set SAWLOG_KERNELS=jit: kernels of this process are to be compiled by Numba")
-    wanted = {name for name in kernels() if settings.wanted(name.removeprefix("sawlog."))}
-    calls = recorded(settings.place, max(100, settings.size // 25_000), wanted)
+    names = {name for name in kernels() if settings.wanted(name.removeprefix("sawlog."))}
+    calls = recorded(settings.place, max(100, settings.size // 25_000), names)
     gc.freeze()
     library = os.path.join(native.find_folder(), native.LIBRARY)
     copies = [ctypes.CDLL(shutil.copy(library, settings.place / f"copy{i}.so")) for i in range(PLACES)]
     pairs = max(settings.repeat, PAIRS)
-    found: dict[str, float] = {}
+    ratios_found: dict[str, float] = {}
     for name, kernel in sorted(kernels().items()):
         short = name.removeprefix("sawlog.")
         if settings.wanted(short):
             run = partial(compare, kernel, calls[name].arguments, copies, pairs)
-            what = f"processor time of {pairs} pairs at each of {PLACES} places"
-            yield Probe(short, what, partial(noted, found, short, run), "ratio")
-    yield Probe("slow", f"below {SLOW} {OF_JIT}", lambda: {name: one for name, one in found.items() if one < SLOW}, "")
+            description = f"processor time of {pairs} pairs at each of {PLACES} places"
+            yield Probe(short, description, partial(noted, ratios_found, short, run), "ratio")
+    yield Probe(
+        "slow",
+        f"below {SLOW} {OF_JIT}",
+        lambda: {name: ratio for name, ratio in ratios_found.items() if ratio < SLOW},
+        "",
+    )
 
 
-def noted(found: dict[str, float], name: str, run: Any) -> dict[str, float]:
+def noted(ratios_found: dict[str, float], name: str, run: Any) -> dict[str, float]:
     result: dict[str, float] = run()
-    found[name] = result[OF_JIT]
+    ratios_found[name] = result[OF_JIT]
     return result
 
 
 def compare(kernel: Kernel, arguments: tuple[Any, ...], copies: list[Any], pairs: int) -> dict[str, float]:
     """Ratios of runs that follow each other: their medians at each place, and the mean of those."""
     symbol = native.load_library().find_entry(kernel.signature.name).__name__
-    own = [getattr(copy, symbol) for copy in copies]
-    sides = {"": own, OF_COPY: [*own[1:], own[0]], OF_JIT: loaded(kernel)}
-    entries = {name: [ctypes.cast(one, ctypes.c_void_p).value for one in side] for name, side in sides.items()}
+    symbols = [getattr(copy, symbol) for copy in copies]
+    sides = {"": symbols, OF_COPY: [*symbols[1:], symbols[0]], OF_JIT: loaded(kernel)}
+    entries = {name: [ctypes.cast(address, ctypes.c_void_p).value for address in side] for name, side in sides.items()}
     calls = Calls.enough(kernel, arguments, entries[""][0])
     ratios: dict[str, list[list[float]]] = {name: [[] for _ in copies] for name in (OF_COPY, OF_JIT)}
     for turn in range(PLACES * (pairs + 1)):
         order = list(entries)[turn % 3 :] + list(entries)[: turn % 3]
         place = turn % PLACES
-        taken = {name: calls.run(entries[name][place]) for name in order[:: 1 if turn % 2 else -1]}
+        times = {name: calls.run(entries[name][place]) for name in order[:: 1 if turn % 2 else -1]}
         if turn >= PLACES:
-            for name, found in ratios.items():
-                found[place].append(taken[name] / taken[""])
-    return {name: statistics.mean(map(statistics.median, found)) for name, found in ratios.items()}
+            for name, ratio_list in ratios.items():
+                ratio_list[place].append(times[name] / times[""])
+    return {name: statistics.mean(map(statistics.median, ratio_list)) for name, ratio_list in ratios.items()}
 
 
 def loaded(kernel: Kernel) -> list[Any]:
@@ -138,12 +143,12 @@ class Calls:
     @classmethod
     def enough(cls, kernel: Kernel, arguments: tuple[Any, ...], entry: int | None) -> Calls:
         """As many as a run takes that can be measured."""
-        copies, most = 1, max(1, min(MOST_COPIES, MOST_BYTES // max(size(arguments), 1)))
+        copies, max_copies = 1, max(1, min(MOST_COPIES, MOST_BYTES // max(size(arguments), 1)))
         while True:
             calls = cls(kernel, arguments, copies)
-            if copies == most or min(calls.run(entry) for _ in range(3)) >= NANOSECONDS:
+            if copies == max_copies or min(calls.run(entry) for _ in range(3)) >= NANOSECONDS:
                 return calls
-            copies = min(4 * copies, most)
+            copies = min(4 * copies, max_copies)
 
     def run(self, entry: int | None) -> int:
         """Nanoseconds of processor time of all calls of an entry."""

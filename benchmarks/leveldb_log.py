@@ -82,8 +82,8 @@ def writes_cases(settings: Settings, name: str, length: int, spoken: str) -> Ite
     if not settings.wanted(f"writes_{name}"):
         return
     count, few = (data.count_for(size, length) for size in (settings.size, settings.size // SLOW))
-    whole, small, opened = (make_database(settings.place / name) for name in ("whole", "small", "opened"))
-    log = data.write_log(whole / "000003.log", data.write_batches(count, length))
+    whole_database, small, opened = (make_database(settings.place / name) for name in ("whole", "small", "opened"))
+    log = data.write_log(whole_database / "000003.log", data.write_batches(count, length))
     slice = data.write_log(small / "000003.log", data.write_batches(few, length))
     size, less = log.stat().st_size, slice.stat().st_size
     yield Case(
@@ -95,7 +95,7 @@ def writes_cases(settings: Settings, name: str, length: int, spoken: str) -> Ite
             Side("bytes read", partial(read_bytes, log, np.zeros(WINDOW, np.uint8)), size, note="4 MiB at a time"),
             Side(
                 "rleveldb",
-                partial(rleveldb_records, whole, count),
+                partial(rleveldb_records, whole_database, count),
                 size,
                 count,
                 "one list of objects; verifies",
@@ -120,7 +120,7 @@ def writes_cases(settings: Settings, name: str, length: int, spoken: str) -> Ite
         ),
         headline=name == "small",
     )
-    for directory in (whole, small, opened):
+    for directory in (whole_database, small, opened):
         shutil.rmtree(directory)
 
 
@@ -185,8 +185,8 @@ def spark_cases(settings: Settings, name: str, length: int, spoken: str) -> Iter
     for action, (verb, act) in actions.items():
         if settings.wanted(f"spark_{action}_{name}"):
             sides = tuple(Side(who, partial(act, load), size, count) for who, (load, size) in readers.items())
-            what = f"{spoken} records {verb} by Spark, local[2]"
-            yield Case(f"spark_{action}_{name}", what, sides, per="rows", cores=0, headline=action == "noop")
+            description = f"{spoken} records {verb} by Spark, local[2]"
+            yield Case(f"spark_{action}_{name}", description, sides, per="rows", cores=0, headline=action == "noop")
     log.unlink()
     shutil.rmtree(parquet)
     shutil.rmtree(text)
@@ -274,24 +274,24 @@ def fresh_copy(source: Path, target: Path) -> None:
 
 def write_plain(path: Path, source: np.ndarray) -> None:
     with path.open("wb", buffering=0) as file:
-        rest = memoryview(source)
-        while rest:
-            rest = rest[file.write(rest) :]
+        remaining = memoryview(source)
+        while remaining:
+            remaining = remaining[file.write(remaining) :]
         os.fsync(file.fileno())
 
 
 def memory(settings: Settings) -> dict[str, float]:
     """Pages of the mapped file count as resident until they are given back; anonymous memory is the process's own."""
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     for size in (settings.size // 100, settings.big):
         log = data.write_log(settings.place / "000001.log", data.records(data.count_for(size, 100), 100))
         label = f"a log of {log.stat().st_size / 1e6:,.0f} MB:"
         output = subprocess.run([sys.executable, "-c", _READER, log], check=True, capture_output=True, text=True)
         resident, anonymous = map(int, output.stdout.split())
-        found[label] = resident / 1e6
-        found[f"{label} without pages of the file"] = anonymous / 1e6
+        rates[label] = resident / 1e6
+        rates[f"{label} without pages of the file"] = anonymous / 1e6
         log.unlink()
-    return found
+    return rates
 
 
 _READER = """
@@ -313,6 +313,6 @@ def tree_size(root: Path) -> int:
     return sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
 
 
-def check(found: int, expected: int) -> None:
-    if found != expected:
-        raise AssertionError(f"expected {expected} rows, found {found}")
+def check(row_count: int, expected: int) -> None:
+    if row_count != expected:
+        raise AssertionError(f"expected {expected} rows, found {row_count}")

@@ -30,19 +30,19 @@ def entity_cases(settings: Settings) -> Iterator[Case]:
     """Twelve properties per entity: text, numbers, a timestamp, a geo point, an array, a map."""
     count = max(100, settings.size // 5 // ENTITY_BYTES)
     few = max(min(1000, count), count // SLOW)
-    whole, small = settings.place / "whole" / "output-0", settings.place / "small" / "output-0"
-    for path, rows in ((whole, count), (small, few)):
+    whole_folder, small = settings.place / "whole" / "output-0", settings.place / "small" / "output-0"
+    for path, rows in ((whole_folder, count), (small, few)):
         table = pa.table({"record": pa.array([entity(i) for i in range(rows)], pa.binary())})
         sawlog.write(table, path, format="leveldb_log")
-    size, less = whole.stat().st_size, small.stat().st_size
-    typed = sawlog.open(whole, view="entities", properties="infer")
+    size, less = whole_folder.stat().st_size, small.stat().st_size
+    typed = sawlog.open(whole_folder, view="entities", properties="infer")
     yield Case(
         "entities",
         "Firestore entities of 12 properties, one core",
         (
-            Side("sawlog, JSON", partial(read, whole), size, count, "into Arrow: keys, properties as JSON"),
+            Side("sawlog, JSON", partial(read, whole_folder), size, count, "into Arrow: keys, properties as JSON"),
             Side("sawlog, typed", partial(drain, typed), size, count, "into typed columns, schema known"),
-            Side("sawlog, inferred", partial(read, whole, properties="infer"), size, count, "both passes"),
+            Side("sawlog, inferred", partial(read, whole_folder, properties="infer"), size, count, "both passes"),
             Side(
                 "leveldb-export",
                 partial(export_documents, small),
@@ -125,11 +125,11 @@ def entity(number: int) -> bytes:
 
 
 def add(message: Any, name: str, kind: str | None = None, value: object = None, meaning: int | None = None) -> Any:
-    one = message.raw_property.add()
-    one.name, one.multiple = name, False
-    one.value.SetInParent()
+    protobuf_property = message.raw_property.add()
+    protobuf_property.name, protobuf_property.multiple = name, False
+    protobuf_property.value.SetInParent()
     if kind is not None:
-        setattr(one.value, kind, value)
+        setattr(protobuf_property.value, kind, value)
     if meaning is not None:
-        one.meaning = meaning
-    return one
+        protobuf_property.meaning = meaning
+    return protobuf_property

@@ -136,15 +136,15 @@ class Blocks:
         pieces = []
         for path in files:
             content = path.read_bytes()
-            found = sawlog.read(path, format="leveldb_table", view="frames")
-            found = found.filter(pc.equal(found.column("name"), "data"))
-            places = zip(*(found.column(name).to_pylist() for name in ("offset", "length")), strict=True)
+            table = sawlog.read(path, format="leveldb_table", view="frames")
+            table = table.filter(pc.equal(table.column("name"), "data"))
+            places = zip(*(table.column(name).to_pylist() for name in ("offset", "length")), strict=True)
             # Behind each block are the number of its compression and its checksum.
             pieces += [content[offset : offset + length - 5] for offset, length in places]
         self._ends = np.cumsum([0, *map(len, pieces)]).astype(np.int64)
         self._data = np.frombuffer(b"".join(pieces), np.uint8)
         self._out = np.zeros(1 << 20, np.uint8)
-        self._snappy = found.column("compression")[0].as_py() == "snappy"
+        self._snappy = table.column("compression")[0].as_py() == "snappy"
 
     def sum(self) -> None:
         checksums_of(self._data, self._ends)
@@ -177,26 +177,26 @@ def expand_all(data: Bytes, ends: Int64s, snappy: Bool, out: OutBytes) -> None:
 @kernel
 def checksums(window: Bytes, size: UInt64) -> UInt64:
     """The CRC-32C of all blocks of a size, added up."""
-    total = at = np.uint64(0)
-    while at + size <= np.uint64(len(window)):
-        total += crc32c(window, at, size)
-        at += size
+    total = offset = np.uint64(0)
+    while offset + size <= np.uint64(len(window)):
+        total += crc32c(window, offset, size)
+        offset += size
     return total
 
 
 def floor(directory: Path, passes: int) -> None:
     """What no reader of tables can do without: the bytes are read, summed (1) and copied into memory in use (2)."""
     window, batch = np.zeros(1 << 20, np.uint8), np.zeros(4 << 20, np.uint8)
-    at = 0
+    offset = 0
     for path in sorted(directory.glob("*.ldb")):
         with path.open("rb", buffering=0) as file:
             while read := file.readinto(window):
                 if passes:
                     checksums(window[:read], np.uint64(4096))
                 if passes > 1:
-                    at = 0 if at + read > len(batch) else at
-                    batch[at : at + read] = window[:read]
-                    at += read
+                    offset = 0 if offset + read > len(batch) else offset
+                    batch[offset : offset + read] = window[:read]
+                    offset += read
 
 
 def iterate_leveldb(path: Path, *, proven: bool = True) -> None:

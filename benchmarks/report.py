@@ -45,8 +45,8 @@ def main() -> None:
 
 def write_between_marks(path: Path, text: str) -> None:
     """Replace the measured part of a page."""
-    head, _, rest = path.read_text().partition(BEGIN)
-    _, _, tail = rest.partition(END)
+    head, _, text_after = path.read_text().partition(BEGIN)
+    _, _, tail = text_after.partition(END)
     path.write_text(f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}")
 
 
@@ -99,9 +99,9 @@ def section(result: dict[str, Any]) -> str:
     """A row per case: its time, or that of each of its files, and those of its peers."""
     rows = [["", "sawlog", "peers", "sawlog is"]]
     for case in result["cases"]:
-        ours, *others = lines(case)
-        times = [f"{line.name} {spent(line, case)}" for line in others]
-        rows.append([case["what"], spent(ours, case), "; ".join(times), "; ".join(map(ratio, others))])
+        ours, *other_lines = lines(case)
+        times = [f"{line.name} {spent(line, case)}" for line in other_lines]
+        rows.append([case["what"], spent(ours, case), "; ".join(times), "; ".join(map(ratio, other_lines))])
     return table(rows, "|---|---:|---|---|")
 
 
@@ -116,9 +116,9 @@ def summary(results: Iterable[dict[str, Any]]) -> str:
         format = f"`{result['benchmark']}`"
         for case in result["cases"]:
             if case["headline"]:
-                ours, *rest = lines(case)
-                others = [line for line in rest if not line.name.startswith("sawlog")]
-                rows.append([format, case["what"], speed(ours), "; ".join(map(ratio, others))])
+                ours, *peers = lines(case)
+                other_lines = [line for line in peers if not line.name.startswith("sawlog")]
+                rows.append([format, case["what"], speed(ours), "; ".join(map(ratio, other_lines))])
         for probe in result["probes"]:
             unit, numbers = probe["unit"], probe["numbers"].items()
             rows.append(

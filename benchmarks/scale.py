@@ -45,9 +45,9 @@ class Simulated(AbstractFileSystem):
     requests: ClassVar[Counter[str]] = Counter()
     _lock = threading.Lock()
 
-    def _count(self, what: str) -> None:
+    def _count(self, request_name: str) -> None:
         with self._lock:
-            self.requests[what] += 1
+            self.requests[request_name] += 1
 
     def _info(self, path: str) -> dict[str, Any]:
         size = len(self.index) if path.endswith("index") else self.size
@@ -95,13 +95,13 @@ def plan(case: str, files: int, place: str) -> dict[str, Any]:
     if index == "index used":
         Simulated.index = Path(place, f"{files}.index").read_bytes()
         options["index"] = "scale://logs/index"
-    begun, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start_time, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     sizes: list[int] = []
     if index == "index made":
         sawlog.index("scale://logs", to=f"{place}/{files}.index", format=format)
     else:
         schema = read_schema(options, format)
-        sizes = [len(pickle.dumps(one)) for one in make_reader(options, format, schema).partitions()]
+        sizes = [len(pickle.dumps(partition)) for partition in make_reader(options, format, schema).partitions()]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     listings = Simulated.requests.pop("find")
     return {
@@ -109,7 +109,7 @@ def plan(case: str, files: int, place: str) -> dict[str, Any]:
         "files": f"{files:,}" if files > 1 else "one of 10 TB",
         "listings": listings,
         "other requests": f"{Simulated.requests.total():,}",
-        "CPU s": f"{time.process_time() - begun:.1f}",
+        "CPU s": f"{time.process_time() - start_time:.1f}",
         "driver MB": f"{(peak - memory) >> 10:,}",
         "tasks": f"{len(sizes):,}",
         "tasks MB": f"{sum(sizes) / 1e6:.1f}, at most {max(sizes, default=0) / 1e3:.0f} kB each",
@@ -120,7 +120,7 @@ def main() -> None:
     if len(sys.argv) > 2:
         print(json.dumps(plan(sys.argv[1], int(sys.argv[2]), sys.argv[3])))
         return
-    sizes = [int(one) for one in sys.argv[1:]] or [*SIZES, 1]
+    sizes = [int(argument) for argument in sys.argv[1:]] or [*SIZES, 1]
     print("|", " | ".join(COLUMNS), "|")
     print("|", " | ".join("---" for _ in COLUMNS), "|")
     with tempfile.TemporaryDirectory() as place:
@@ -128,8 +128,8 @@ def main() -> None:
             for case in CASES if files > 1 else CASES[:2]:
                 command = [sys.executable, "-m", "benchmarks.scale", case, str(files), place]
                 done = subprocess.run(command, capture_output=True, text=True, check=True)
-                found = json.loads(done.stdout.splitlines()[-1])
-                print("|", " | ".join(str(found[name]) for name in COLUMNS), "|", flush=True)
+                document = json.loads(done.stdout.splitlines()[-1])
+                print("|", " | ".join(str(document[name]) for name in COLUMNS), "|", flush=True)
 
 
 if __name__ == "__main__":

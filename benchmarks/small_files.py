@@ -56,13 +56,18 @@ def cases(settings: Settings) -> Iterator[Case]:
         }
         if name == "leveldb_database":
             del ways["folder"]  # databases are opened one by one
-        for way, (how, ours, peer) in ways.items():
+        for way, (method, ours, peer) in ways.items():
             sides = [Side("sawlog", ours, size, rows), Side("pyarrow, Parquet", peer, size, rows, "the same rows")]
             if name == "milvus_binlog":
                 remark = "the bare Parquet payloads of the same files: each column is a file"
                 sides.append(Side("pyarrow, payloads", partial(read_payloads, folder), size, rows, remark))
             case = Case(
-                f"small_files_{way}_{name}", f"{spoken}: {how}", tuple(sides), "rows", processor_time=True, files=files
+                f"small_files_{way}_{name}",
+                f"{spoken}: {method}",
+                tuple(sides),
+                "rows",
+                processor_time=True,
+                files=files,
             )
             if settings.wanted(case.name):
                 yield case

@@ -59,8 +59,8 @@ class Input:
         size = sum(file.stat().st_size for file in ([self.path] if self.path.is_file() else self.path.iterdir()))
         return Side(name, ask, size, self.rows)
 
-    def case(self, name: str, what: str, sides: tuple[Side, ...]) -> Case:
-        return Case(name, f"{what}, local[2]", sides, per="rows", cores=0, headline=False)
+    def case(self, name: str, description: str, sides: tuple[Side, ...]) -> Case:
+        return Case(name, f"{description}, local[2]", sides, per="rows", cores=0, headline=False)
 
 
 def cases(settings: Settings) -> Iterator[Case]:
@@ -80,14 +80,14 @@ def cases(settings: Settings) -> Iterator[Case]:
 
 
 def near(spark: Any, inputs: list[Input]) -> Iterator[Case]:
-    for made in inputs:
+    for input_ in inputs:
         for question, ask in QUESTIONS.items():
             ours, peer = (
-                partial(asked, ask, spark, format, path)
-                for format, path in (("sawlog", str(made.path)), ("parquet", parquet(str(made.path))))
+                partial(measure_question, ask, spark, format, path)
+                for format, path in (("sawlog", str(input_.path)), ("parquet", parquet(str(input_.path))))
             )
-            sides = made.side("sawlog with the jar", ours), made.side("Spark's Parquet", peer)
-            yield made.case(f"{NEAR}{made.name}_{question}", f"{made.what}, {question}", sides)
+            sides = input_.side("sawlog with the jar", ours), input_.side("Spark's Parquet", peer)
+            yield input_.case(f"{NEAR}{input_.name}_{question}", f"{input_.what}, {question}", sides)
 
 
 def far(spark: Any, inputs: list[Input], address: str, by_spark: bool) -> Iterator[Case]:
@@ -96,15 +96,17 @@ def far(spark: Any, inputs: list[Input], address: str, by_spark: bool) -> Iterat
     s3a = {"access.key": KEY, "secret.key": SECRET, "endpoint": address, "endpoint.region": REGION}
     for name, value in s3a.items():
         spark.sparkContext._jsc.hadoopConfiguration().set(f"fs.s3a.{name}", value)
-    for made in inputs:
-        place = f"bucket/{made.path.name}"
+    for input_ in inputs:
+        place = f"bucket/{input_.path.name}"
         for question, ask in QUESTIONS.items():
-            ours = partial(asked, ask, spark, "sawlog", f"s3://{place}", stored)
-            peer = made.side("pyarrow's Parquet, no Spark", partial(asked_of_arrow, question, place, address))
+            ours = partial(measure_question, ask, spark, "sawlog", f"s3://{place}", stored)
+            peer = input_.side("pyarrow's Parquet, no Spark", partial(asked_of_arrow, question, place, address))
             if by_spark:
-                peer = made.side("Spark's Parquet", partial(asked, ask, spark, "parquet", parquet(f"s3a://{place}")))
-            sides = made.side("sawlog with the jar", ours), peer
-            yield made.case(f"{FAR}{made.name}_{question}", f"{made.what} in S3, 30 ms away, {question}", sides)
+                peer = input_.side(
+                    "Spark's Parquet", partial(measure_question, ask, spark, "parquet", parquet(f"s3a://{place}"))
+                )
+            sides = input_.side("sawlog with the jar", ours), peer
+            yield input_.case(f"{FAR}{input_.name}_{question}", f"{input_.what} in S3, 30 ms away, {question}", sides)
 
 
 def write(spark: Any, bucket: Path, size: int) -> list[Input]:
@@ -121,8 +123,8 @@ def write(spark: Any, bucket: Path, size: int) -> list[Input]:
         spark.read.format("sawlog").load(str(path)).repartition(files).write.parquet(parquet(str(path)))
     words = "one large log of Deephaven", f"{logs:,} small logs of LevelDB"
     return [
-        Input(name, what, path, rows)
-        for name, what, path, rows in zip(INPUTS, words, (log, many), (count, 10 * logs), strict=True)
+        Input(name, word, path, rows)
+        for name, word, path, rows in zip(INPUTS, words, (log, many), (count, 10 * logs), strict=True)
     ]
 
 
@@ -131,7 +133,7 @@ def parquet(path: str) -> str:
     return f"{path}.parquet"
 
 
-def asked(
+def measure_question(
     ask: Callable[[Any], object], spark: Any, format: str, path: str, options: dict[str, str] | None = None
 ) -> object:
     """The answer of a DataFrame that has listed its files anew."""

@@ -34,7 +34,7 @@ def session_with_jar(place: Path, settings: Mapping[str, str] | None = None) -> 
     """The same with the jar, which `format("sawlog")` uses, and short names of formats do not."""
     import sawlog.spark
 
-    own = {
+    jar_settings = {
         "spark.master": "local[2]",
         "spark.ui.enabled": "false",
         "spark.driver.memory": "2g",
@@ -43,7 +43,7 @@ def session_with_jar(place: Path, settings: Mapping[str, str] | None = None) -> 
         "spark.local.dir": str(place / "spark"),
         **(settings or {}),
     }
-    spark = sawlog.spark.session("sawlog benchmarks", own)
+    spark = sawlog.spark.session("sawlog benchmarks", jar_settings)
     sawlog.spark.register(spark)
     return spark
 
@@ -58,10 +58,10 @@ def register_premade(spark: Any, name: str, batches: Iterable[pa.RecordBatch], s
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    wanted = to_arrow_schema(schema)
-    with pa.ipc.new_file(str(file), wanted) as writer:
+    needed_schema = to_arrow_schema(schema)
+    with pa.ipc.new_file(str(file), needed_schema) as writer:
         for batch in batches:
-            writer.write_batch(batch.cast(wanted))
+            writer.write_batch(batch.cast(needed_schema))
     path = str(file)
 
     class Reader(DataSourceReader):
@@ -69,9 +69,9 @@ def register_premade(spark: Any, name: str, batches: Iterable[pa.RecordBatch], s
             return [InputPartition(core) for core in range(2)]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            with pa.memory_map(path) as mapped, pa.ipc.open_file(mapped) as made:
-                for number in range(partition.value, made.num_record_batches, 2):
-                    yield made.get_batch(number)
+            with pa.memory_map(path) as mapped, pa.ipc.open_file(mapped) as batch_file:
+                for number in range(partition.value, batch_file.num_record_batches, 2):
+                    yield batch_file.get_batch(number)
 
     class Premade(DataSource):
         @classmethod

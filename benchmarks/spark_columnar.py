@@ -26,7 +26,7 @@ QUERIES: dict[str, tuple[str, Callable[[Any], object]]] = {
     "column": ("sum of one column", lambda t: t.selectExpr("sum(Size)").collect()),
     "filter": ("a filter that leaves 1 %", lambda t: t.where("Price > 495.1").selectExpr("sum(Size)").collect()),
 }
-OTHERS = ("leveldb_log", "filodb_record", "milvus_binlog")
+OTHER_FORMATS = ("leveldb_log", "filodb_record", "milvus_binlog")
 
 
 def cases(settings: Settings) -> Iterator[Case | Probe]:
@@ -37,23 +37,31 @@ def cases(settings: Settings) -> Iterator[Case | Probe]:
     count = max(1, settings.size // ROW_BYTES)
     log = write_log(settings.place / "trades.bin", count)
     size = log.stat().st_size
-    for name, (asked, query) in QUERIES.items():
-        what = f"market data, {asked} (bar: {BARS[name]})"
-        yield _case(spark, settings, f"columnar_{name}", what, log, size, count, query)
+    for name, (query_text, query) in QUERIES.items():
+        description = f"market data, {query_text} (bar: {BARS[name]})"
+        yield _case(spark, settings, f"columnar_{name}", description, log, size, count, query)
     log.unlink()
-    for format in OTHERS:
+    for format in OTHER_FORMATS:
         table, options = _rows(format, settings.size)
         place = settings.place / format
         sawlog.write(table, place if format == "milvus_binlog" else f"{place}.log", format=format, **options)
         path = place if place.exists() else Path(f"{place}.log")
-        files = [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
-        size = sum(one.stat().st_size for one in files)
-        what = f"{format}, all columns"
-        yield _case(spark, settings, f"columnar_{format}", what, path, size, table.num_rows, noop, format)
+        files = [path for path in path.rglob("*") if path.is_file()] if path.is_dir() else [path]
+        size = sum(file.stat().st_size for file in files)
+        description = f"{format}, all columns"
+        yield _case(spark, settings, f"columnar_{format}", description, path, size, table.num_rows, noop, format)
 
 
 def _case(
-    spark: Any, settings: Settings, name: str, what: str, path: Path, size: int, rows: int, query: Any, format: str = ""
+    spark: Any,
+    settings: Settings,
+    name: str,
+    description: str,
+    path: Path,
+    size: int,
+    rows: int,
+    query: Any,
+    format: str = "",
 ) -> Case:
     parquet = settings.place / "rows.parquet"
     reading = spark.read.format("sawlog")
@@ -63,7 +71,7 @@ def _case(
         Side("sawlog with the jar", lambda: query(reading.load(str(path))), size, rows),
         Side("Spark's Parquet", lambda: query(spark.read.parquet(str(parquet))), size, rows),
     )
-    return Case(name, f"{what}, local[2]", sides, per="rows", cores=0, headline=False)
+    return Case(name, f"{description}, local[2]", sides, per="rows", cores=0, headline=False)
 
 
 def _rows(format: str, size: int) -> tuple[pa.Table, dict[str, Any]]:

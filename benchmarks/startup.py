@@ -21,7 +21,7 @@ READY = "import sawlog.spark.reader, sawlog; next(iter(sawlog.open({0!r}, format
 
 
 def cases(settings: Settings) -> Iterator[Case]:
-    return (one for one in all_cases(settings) if settings.wanted(one.name))
+    return (case for case in all_cases(settings) if settings.wanted(case.name))
 
 
 def all_cases(settings: Settings) -> Iterator[Case]:
@@ -37,24 +37,24 @@ def all_cases(settings: Settings) -> Iterator[Case]:
     described = peers(["-c", f"describe from '{rows}'"], ["inspect", rows])
     for name, path in paths.items():
         yield case(f"info_{name}", f"sawlog info: {name}, {ROWS} rows", ["info", str(path)], described)
-    shown = peers(["-c", f"from '{rows}' limit 5"], ["show", "--head", "5", rows])
+    peers_showing = peers(["-c", f"from '{rows}' limit 5"], ["show", "--head", "5", rows])
     counted = peers(["-c", f"select count(*) from '{rows}'"], ["rowcount", rows])
     for name, path in paths.items():
-        for verb, others in ((["cat", "--limit", "5"], shown), (["verify"], counted)):
-            what = f"sawlog {' '.join(verb)}: {name}, {ROWS} rows"
-            yield case(f"{verb[0]}_{name}", what, [*verb, str(path)], others)
+        for verb, peers_of_verb in ((["cat", "--limit", "5"], peers_showing), (["verify"], counted)):
+            description = f"sawlog {' '.join(verb)}: {name}, {ROWS} rows"
+            yield case(f"{verb[0]}_{name}", description, [*verb, str(path)], peers_of_verb)
     for name, path in paths.items():
         ready = Side("worker", started(sys.executable, "-c", READY.format(str(path), name), OMP_NUM_THREADS="1"), 1)
         yield measured(f"worker_{name}", f"first batch in a Python worker: {name}", ready)
 
 
-def case(name: str, what: str, arguments: list[str], others: list[Side]) -> Case:
+def case(name: str, description: str, arguments: list[str], peer_sides: list[Side]) -> Case:
     ours = Side("sawlog", started(sys.executable, "-m", "sawlog", *arguments), 1)
-    return measured(name, what, ours, *others)
+    return measured(name, description, ours, *peer_sides)
 
 
-def measured(name: str, what: str, *sides: Side) -> Case:
-    return Case(name, what, sides, cores=0, headline=False, processor_time=True)
+def measured(name: str, description: str, *sides: Side) -> Case:
+    return Case(name, description, sides, cores=0, headline=False, processor_time=True)
 
 
 def peers(duckdb: list[str], parquet_tools: list[str]) -> list[Side]:

@@ -58,10 +58,10 @@ def cases(settings: Settings) -> Iterator[Case]:
         shutil.copytree(DATABASE, place / "bucket" / "databases" / f"{number:03}")
     with served(place, settings.place) as near, delayed(near) as far:
         for away, address in ((0, near), (30, far)):
-            yield from at(address, away, log, files, settings)
+            yield from cases_at_distance(address, away, log, files, settings)
 
 
-def at(address: str, away: int, log: Path, files: int, settings: Settings) -> Iterator[Case]:
+def cases_at_distance(address: str, away: int, log: Path, files: int, settings: Settings) -> Iterator[Case]:
     options = {"key": KEY, "secret": SECRET, "endpoint_url": address, "region": "us-east-1"}
     store = S3Store("bucket", config=options_of(address), client_options={"allow_http": True})
     arrow = S3FileSystem(
@@ -82,11 +82,11 @@ def at(address: str, away: int, log: Path, files: int, settings: Settings) -> It
         assert done.exit_code == 0, done.output
 
     databases = len(list((log.parent / "databases").iterdir()))
-    what = f"in S3 ({'versitygw' if program() else 'moto'}), {away} ms away"
+    description = f"in S3 ({'versitygw' if program() else 'moto'}), {away} ms away"
     cases = [
         Case(
             f"stores_log_{away}",
-            f"a log {what}",
+            f"a log {description}",
             (
                 Side("sawlog", lambda: read("s3://bucket/000003.log"), size, count),
                 Side(
@@ -98,7 +98,7 @@ def at(address: str, away: int, log: Path, files: int, settings: Settings) -> It
         ),
         Case(
             f"stores_files_{away}",
-            f"{files:,} logs of {ROWS} rows {what}",
+            f"{files:,} logs of {ROWS} rows {description}",
             (
                 Side("sawlog", lambda: read("s3://bucket/many"), many, files * ROWS),
                 Side("obstore", lambda: download_all(store), many, 0, "32 files at a time, not decoded"),
@@ -108,20 +108,20 @@ def at(address: str, away: int, log: Path, files: int, settings: Settings) -> It
         ),
         Case(
             f"stores_info_{away}",
-            f"what is in {files:,} logs {what}",
+            f"what is in {files:,} logs {description}",
             (Side("sawlog", lambda: sawlog.open("s3://bucket/many", storage_options=options).info(), many),),
             cores=0,
         ),
         Case(
             f"stores_ls_{away}",
-            f"`ls` of {files:,} logs {what}",
+            f"`ls` of {files:,} logs {description}",
             (Side("sawlog", lambda: run("ls", "s3://bucket/many"), many, files * ROWS),),
             cores=0,
         ),
         *(
             Case(
                 f"stores_{verb}_databases_{away}",
-                f"`{verb}` of {databases:,} databases {what}",
+                f"`{verb}` of {databases:,} databases {description}",
                 (Side("sawlog", functools.partial(run, verb, "s3://bucket/databases"), databases),),
                 cores=0,
             )

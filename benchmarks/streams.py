@@ -160,11 +160,11 @@ def wait(logging: Future[None], done: Callable[[], bool]) -> None:
 
 def batches(target: Path) -> Iterator[tuple[int, np.ndarray[Any, np.dtype[np.int64]]]]:
     """When each micro-batch became visible, in nanoseconds, and when its rows were logged."""
-    seen: set[str] = set()
+    paths_seen: set[str] = set()
     for entry in sorted((target / "_spark_metadata").glob("[0-9]*"), key=lambda path: int(path.stem)):
         paths = [json.loads(line)["path"] for line in entry.read_text().splitlines()[1:]]
-        new = [path.removeprefix("file://") for path in paths if path not in seen]
-        seen.update(paths)
+        new = [path.removeprefix("file://") for path in paths if path not in paths_seen]
+        paths_seen.update(paths)
         if new:
             yield entry.stat().st_mtime_ns, pq.read_table(new, columns=["Time"])["Time"].to_numpy()
 

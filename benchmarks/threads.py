@@ -104,28 +104,28 @@ class Gains:
 
     def timed(self, name: str, by: str, work: Callable[[], object], times: int = 1) -> Callable[[], None]:
         """The work, with its best times kept; `times` is how much more of it there is than for one thread."""
-        what = f"{name}, {by}"
-        self._share[what] = f"{name}, 1 thread", times
+        description = f"{name}, {by}"
+        self._share[description] = f"{name}, 1 thread", times
 
         def run() -> None:
-            begin, begun = time.perf_counter(), time.process_time()
+            begin, processor_start = time.perf_counter(), time.process_time()
             work()
-            spent = time.perf_counter() - begin, time.process_time() - begun
-            best = self._seconds.get(what, spent)
-            self._seconds[what] = min(best[0], spent[0]), min(best[1], spent[1])
+            spent = time.perf_counter() - begin, time.process_time() - processor_start
+            best = self._seconds.get(description, spent)
+            self._seconds[description] = min(best[0], spent[0]), min(best[1], spent[1])
 
         return run
 
     def numbers(self) -> dict[str, float]:
         """Times the speed of one thread; of threads also times its processor time."""
-        found = {}
-        for what, (alone, times) in self._share.items():
-            if what in self._seconds and what != alone:
-                one, several = self._seconds[alone], self._seconds[what]
-                found[what] = times * one[0] / several[0]
+        gains = {}
+        for description, (alone, times) in self._share.items():
+            if description in self._seconds and description != alone:
+                one_thread, several = self._seconds[alone], self._seconds[description]
+                gains[description] = times * one_thread[0] / several[0]
                 if times == 1:
-                    found[f"{what}: processor time"] = several[1] / one[1]
-        return found
+                    gains[f"{description}: processor time"] = several[1] / one_thread[1]
+        return gains
 
 
 def cases(settings: Settings) -> Iterator[Case | Probe]:
@@ -162,8 +162,8 @@ def of_format(make: Callable[[Path, int], None], place: Path, size: int, gains: 
         by, work = f"{count} processes", partial(read_apart, paths[:count], name)
         run = gains.timed(name, by, work, count)
         sides.append(Side(f"sawlog, {by}", run, count * size, count * rows, "each reads a copy, by one thread"))
-    what = f"{name}: everything into Arrow batches, by threads"
-    return Case(f"threads_{name}", what, tuple(sides), per="rows", cores=0, headline=False)
+    description = f"{name}: everything into Arrow batches, by threads"
+    return Case(f"threads_{name}", description, tuple(sides), per="rows", cores=0, headline=False)
 
 
 def machine(size: int, gains: Gains) -> Case:

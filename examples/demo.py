@@ -82,13 +82,13 @@ def survive_damage(console: Console) -> None:
     data = bytearray(log.read_bytes())
     data[50_000] ^= 0x20
     copy.write_bytes(data)
-    lost = sawlog.verify(copy).account.damage
-    kept = sawlog.repair(copy, OUT / "repaired.log").rows
-    show(console, "broke", f"one byte of a copy: {lost:,} bytes that LevelDB would drop")
+    lost_bytes = sawlog.verify(copy).account.damage
+    row_count = sawlog.repair(copy, OUT / "repaired.log").rows
+    show(console, "broke", f"one byte of a copy: {lost_bytes:,} bytes that LevelDB would drop")
     show(
         console,
         "repaired",
-        f"{kept:,} of {sawlog.open(log).count_rows():,} records are in {relative(OUT)}/repaired.log",
+        f"{row_count:,} of {sawlog.open(log).count_rows():,} records are in {relative(OUT)}/repaired.log",
     )
     page.write_text(render(survey(sawlog.open(copy, on_damage="skip"))), "utf-8")
     show(console, "page", f"{relative(page)} shows every byte of it in a browser")
@@ -99,14 +99,14 @@ def history(writes: pa.Table) -> Table:
     keys = writes.column("key")
     order = writes.filter(pc.equal(keys, "order:0000042"))
     cart = writes.filter(pc.equal(keys, "cart:000000")).slice(0, 2)
-    shown = Table(box=None, pad_edge=False)
+    grid = Table(box=None, pad_edge=False)
     for name in ("sequence", "operation", "key", "value"):
-        shown.add_column(name)
+        grid.add_column(name)
     for row in (*order.to_pylist(), *cart.to_pylist()):
         value = row["value"] or ""
         cut = value if len(value) <= WIDTH else value[: WIDTH - 1] + "…"
-        shown.add_row(str(row["sequence"]), row["operation"], row["key"], Text(cut, no_wrap=True))
-    return shown
+        grid.add_row(str(row["sequence"]), row["operation"], row["key"], Text(cut, no_wrap=True))
+    return grid
 
 
 def relative(path: Path) -> str:
@@ -116,14 +116,14 @@ def relative(path: Path) -> str:
 @contextmanager
 def stderr_to(path: Path) -> Iterator[None]:
     """Give processes that are started meanwhile a file for their messages."""
-    kept = os.dup(2)
+    descriptor = os.dup(2)
     with path.open("wb") as file:
         os.dup2(file.fileno(), 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
 
 
 if __name__ == "__main__":

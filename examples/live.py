@@ -24,7 +24,7 @@ LOGS = MARKET / "logs"
 TABLE = MARKET / "table"
 BEFORE_KILL = 6
 """Micro-batches that the pipeline is left to take before it is killed, and after."""
-EVERY = 2.0
+INTERVAL_SECONDS = 2.0
 """Seconds between lines of the summary."""
 PATIENCE = 300.0
 
@@ -118,7 +118,7 @@ def live(console: Console, spark: SparkSession) -> bool:
 def watch(console: Console, spark: SparkSession, logger: Logger, pipeline: Pipeline) -> None:
     """A rolling summary of the table, until the pipeline has taken some micro-batches."""
     while pipeline.running and len(pipeline.batches) < BEFORE_KILL:
-        time.sleep(EVERY)
+        time.sleep(INTERVAL_SECONDS)
         if pipeline.batches:
             rows, prices = summary(spark)
             last = "  ".join(f"[bold]{symbol}[/] {price:.2f}" for symbol, price in prices.items())
@@ -130,18 +130,20 @@ def watch(console: Console, spark: SparkSession, logger: Logger, pipeline: Pipel
 def summary(spark: SparkSession) -> tuple[int, dict[str, float]]:
     """How many rows the table has, and the last price of each symbol."""
     table = spark.read.parquet(str(TABLE)).groupBy("symbol")
-    found = table.agg(sql.count("*").alias("rows"), sql.max_by("price", "number").alias("price")).collect()
-    return sum(row["rows"] for row in found), {row["symbol"]: row["price"] for row in sorted(found)}
+    rows = table.agg(sql.count("*").alias("rows"), sql.max_by("price", "number").alias("price")).collect()
+    return sum(row["rows"] for row in rows), {row["symbol"]: row["price"] for row in sorted(rows)}
 
 
 def prove(console: Console, spark: SparkSession, logged: int) -> bool:
     """Every number that was logged is in the table, and no other, once."""
     number = sql.col("number")
     counts = (sql.count("*"), sql.count_distinct(number), sql.min(number), sql.max(number))
-    found = tuple(spark.read.parquet(str(TABLE)).agg(*counts).first() or ())
-    once = found == (logged, logged, 0, logged - 1)
+    totals = tuple(spark.read.parquet(str(TABLE)).agg(*counts).first() or ())
+    once = totals == (logged, logged, 0, logged - 1)
     mark = "[green]✓[/]" if once else "[red]✗[/]"
-    show(console, "proved", f"{mark} {found[0]:,} rows in the table, {found[1]:,} of them different, {logged:,} logged")
+    show(
+        console, "proved", f"{mark} {totals[0]:,} rows in the table, {totals[1]:,} of them different, {logged:,} logged"
+    )
     return once
 
 
@@ -153,5 +155,5 @@ def wait_for(met: Any, pause: float = 0.1) -> None:
         time.sleep(pause)
 
 
-def show(console: Console, what: str, text: str) -> None:
-    console.print(f"  [dim]{what:>8}[/]  {text}", soft_wrap=True)
+def show(console: Console, label: str, text: str) -> None:
+    console.print(f"  [dim]{label:>8}[/]  {text}", soft_wrap=True)

@@ -75,7 +75,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 def scope(nodeid: str) -> str:
     """What one process runs: the tests that share a session of Spark, one that needs its own, or those of a package."""
-    alone = next((one for one in ALONE if nodeid.startswith(one)), None)
+    alone = next((prefix for prefix in ALONE if nodeid.startswith(prefix)), None)
     if alone is None and nodeid.startswith("tests/spark/") and nodeid >= SECOND_SESSION:
         return SECOND_SESSION
     return alone or "/".join(nodeid.partition("::")[0].split("/")[:2])
@@ -103,9 +103,9 @@ def stride(item: pytest.Item, sets: int) -> int:
     if item.get_closest_marker("nightly") is not None:
         return 0
     of_law = isinstance(item, pytest.Function) and item.cls is not None and issubclass(item.cls, Laws)
-    found = item.get_closest_marker("spread")
-    if found is not None:
-        return int(found.args[0])
+    marker = item.get_closest_marker("spread")
+    if marker is not None:
+        return int(marker.args[0])
     return LAWS if of_law else 1 if sets < MANY else 2 if sets < VERY_MANY else 4
 
 
@@ -121,32 +121,32 @@ def spread(items: list[pytest.Item]) -> list[pytest.Item]:
         name = item.nodeid.partition("[")[0]
         tests.setdefault((name, stride(item, many[name])), []).append(item)
     often: Counter[str] = Counter()
-    taken = []
-    for (name, step), found in tests.items():
+    selection = []
+    for (name, step), group in tests.items():
         if step < 2:
-            taken += found * step
+            selection += group * step
             continue
-        sets = [name.rpartition("::")[0] + item.nodeid.removeprefix(name) for item in found]
-        order = sorted(range(len(found)), key=lambda at: (often[sets[at]], (at + at // step) % step, at))
-        chosen = sorted(order[: -(-len(found) // step)])
-        often.update(sets[at] for at in chosen)
-        taken += [found[at] for at in chosen]
-    return taken
+        sets = [name.rpartition("::")[0] + item.nodeid.removeprefix(name) for item in group]
+        order = sorted(range(len(group)), key=lambda index: (often[sets[index]], (index + index // step) % step, index))
+        picks = sorted(order[: -(-len(group) // step)])
+        often.update(sets[index] for index in picks)
+        selection += [group[index] for index in picks]
+    return selection
 
 
 @pytest.hookimpl(trylast=True)  # of what `-m` leaves
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What runs Spark takes longest, and comes first, then packages of many tests; what is small fills the gaps."""
-    if not config.getoption("--all") and not any("::" in one for one in config.args):
-        taken = spread(items)
-        kept = {id(item) for item in taken}
-        config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
-        items[:] = taken
+    if not config.getoption("--all") and not any("::" in arg for arg in config.args):
+        selection = spread(items)
+        selected_ids = {id(item) for item in selection}
+        config.hook.pytest_deselected(items=[item for item in items if id(item) not in selected_ids])
+        items[:] = selection
     sizes = Counter(scope(item.nodeid) for item in items)
 
     def place(item: pytest.Item) -> tuple[bool, int, str]:
-        found = scope(item.nodeid)
-        return not item.nodeid.startswith(SPARK), -sizes[found], found
+        scope_name = scope(item.nodeid)
+        return not item.nodeid.startswith(SPARK), -sizes[scope_name], scope_name
 
     items.sort(key=place)
 
@@ -182,9 +182,9 @@ def spark_home(tmp_path_factory: pytest.TempPathFactory) -> None:
     if package is None or package.origin is None or "SPARK_HOME" in os.environ:
         return
     home = tmp_path_factory.mktemp("spark")
-    for one in Path(package.origin).parent.iterdir():
-        if one.name != "python":
-            (home / one.name).symlink_to(one)
+    for path in Path(package.origin).parent.iterdir():
+        if path.name != "python":
+            (home / path.name).symlink_to(path)
     os.environ["SPARK_HOME"] = str(home)
 
 
@@ -226,10 +226,10 @@ def sleep_is(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[float], Non
     sleep, tester = time.sleep, threading.get_ident()
 
     def replace(instead: Callable[[float], None]) -> None:
-        def chosen(seconds: float) -> None:
+        def sleep_by_thread(seconds: float) -> None:
             (instead if threading.get_ident() == tester else sleep)(seconds)
 
-        monkeypatch.setattr(time, "sleep", chosen)
+        monkeypatch.setattr(time, "sleep", sleep_by_thread)
 
     return replace
 
@@ -248,14 +248,16 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             self.size = source.size
 
         def read_window(self, offset: int, length: int) -> Any:
-            found = self._source.read_window(offset, length)
-            sizes.append(len(found))
-            return found
+            window = self._source.read_window(offset, length)
+            sizes.append(len(window))
+            return window
 
         def close(self) -> None:
             self._source.close()
 
-    monkeypatch.setattr(Storage, "open", lambda self, path, *args, **how: Counting(plain(self, path, *args, **how)))
+    monkeypatch.setattr(
+        Storage, "open", lambda self, path, *args, **options: Counting(plain(self, path, *args, **options))
+    )
     return sizes
 
 

@@ -47,16 +47,16 @@ def python(example: Example) -> None:
 def statements(example: Example) -> None:
     lines = example.parsed.splitlines()
     for node in ast.parse(example.parsed).body:
-        where = f"{example.path}, line {example.line + node.lineno}"
+        location = f"{example.path}, line {example.line + node.lineno}"
         if not isinstance(node, ast.Expr):
-            exec(compile(ast.Module([node], []), where, "exec"), example.namespace)
+            exec(compile(ast.Module([node], []), location, "exec"), example.namespace)
             continue
         value, expression = VALUE.search(lines[node.end_lineno - 1]), node.value
         if isinstance(expression, ast.Call) and getattr(expression.func, "id", "") == "print":
             expression = expression.args[0]
-        found = eval(compile(ast.Expression(expression), where, "eval"), example.namespace)
+        result = eval(compile(ast.Expression(expression), location, "eval"), example.namespace)
         if value is not None:
-            assert str(found) == value["value"] or repr(found) == value["value"], (where, found)
+            assert str(result) == value["value"] or repr(result) == value["value"], (location, result)
 
 
 def shell(example: Example) -> None:
@@ -76,7 +76,7 @@ def sawlog_command(command: str, example: Example) -> None:
     errors = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), warnings.catch_warnings():
         warnings.simplefilter("default")
-        arguments = [found for one in shlex.split(command)[1:] for found in (sorted(glob.glob(one)) or [one])]
+        arguments = [argument for word in shlex.split(command)[1:] for argument in (sorted(glob.glob(word)) or [word])]
         code = run_sawlog(arguments)
     out.flush()
     assert code == 0 or may_fail, (example, command, errors.getvalue())
@@ -88,7 +88,7 @@ def toml(example: Example) -> None:
     tomllib.loads(example.parsed)
 
 
-def shown(_: Example) -> None:
+def show_only(_: Example) -> None:
     """Only shown; what `console` shows is compared in tests/cli."""
 
 
@@ -96,7 +96,7 @@ RUN: Mapping[str, Callable[[Example], None]] = {
     **dict.fromkeys(("python", "py"), python),
     **dict.fromkeys(("sh", "bash"), shell),
     "toml": toml,
-    **dict.fromkeys(("text", "console", "sql", ""), shown),
+    **dict.fromkeys(("text", "console", "sql", ""), show_only),
 }
 
 
@@ -111,8 +111,8 @@ def fences(document: Document) -> Iterator[Region]:
 def parsed(page: str, places: Mapping[str, str] = {}) -> Document:
     """A page; `places` are paths and URLs that it names, and what takes their place here."""
     text = (ROOT / page).read_text("utf-8")
-    for place, here in places.items():
-        text = text.replace(place, here)
+    for place, directory in places.items():
+        text = text.replace(place, directory)
     document = Document(text, page)
     for parser in (SkipParser(), fences):
         for region in parser(document):
@@ -122,19 +122,19 @@ def parsed(page: str, places: Mapping[str, str] = {}) -> Document:
 
 def blocks(page: str, *evaluators: Callable[[Example], None]) -> list[Example]:
     """The blocks of a page that are run by some evaluators, by default all; those to be skipped are left out."""
-    chosen, skipped = evaluators or (python, shell, toml), False
-    found = []
+    active_evaluators, skipped = evaluators or (python, shell, toml), False
+    examples = []
     for example in parsed(page):
-        if example.region.evaluator in chosen and not skipped:
-            found.append(example)
+        if example.region.evaluator in active_evaluators and not skipped:
+            examples.append(example)
         skipped = example.region.evaluator not in RUN.values()
-    return found
+    return examples
 
 
 def pages() -> list[str]:
     """Every page for users; the written reference has signatures, and nothing to type."""
-    found = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    return sorted(str(path.relative_to(ROOT)) for path in found if path != reference.PAGE)
+    paths = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    return sorted(str(path.relative_to(ROOT)) for path in paths if path != reference.PAGE)
 
 
 def read_page(

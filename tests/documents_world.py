@@ -223,11 +223,11 @@ def quant(world: World) -> None:
     del world
     dice, count = np.random.default_rng(1), 20_000
     times = pa.array(1_714_987_800_000 + np.sort(dice.integers(0, 23_400_000, count))).cast(pa.timestamp("ms", "UTC"))
-    both = {"Timestamp": times, "Sym": pa.array(dice.choice(["AAPL", "MSFT", "NVDA"], count))}
+    columns = {"Timestamp": times, "Sym": pa.array(dice.choice(["AAPL", "MSFT", "NVDA"], count))}
     price = np.round(100 + np.cumsum(dice.normal(0, 0.01, count)), 2)
     tables = {
-        "Trades": pa.table({**both, "Price": price, "Size": pa.array(dice.integers(1, 500, count), pa.int32())}),
-        "Quotes": pa.table({**both, "Bid": price - 0.01, "Ask": price + 0.01}),
+        "Trades": pa.table({**columns, "Price": price, "Size": pa.array(dice.integers(1, 500, count), pa.int32())}),
+        "Quotes": pa.table({**columns, "Bid": price - 0.01, "Ask": price + 0.01}),
     }
     for name, table in tables.items():
         options = {"internal_partition": "host", "column_partition": "2024-05-06", "roll_bytes": 1 << 18}
@@ -321,7 +321,7 @@ WORLDS |= {"docs/spark.md": spark_world, "docs/streams.md": streams, "docs/impor
 ON_A_BUCKET = ("docs/cookbooks/milvus.md", "docs/cookbooks/rocksdb.md")
 
 
-def made(page: str) -> World:
+def make_world(page: str) -> World:
     """The world of a page, made in the current directory."""
     world = World()
     WORLDS.get(page, lambda _: None)(world)
@@ -334,7 +334,7 @@ def of(page: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with bucket() if page in ON_A_BUCKET else contextlib.nullcontext({}) as variables:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        yield made(page)
+        yield make_world(page)
 
 
 @contextlib.contextmanager

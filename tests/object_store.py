@@ -20,9 +20,9 @@ def one_at_a_time(respond: Callable[..., Any]) -> Callable[..., Any]:
     lock = threading.Lock()
 
     @functools.wraps(respond)
-    def locked(*given: Any, **settings: Any) -> Any:
+    def locked(*arguments: Any, **settings: Any) -> Any:
         with lock:
-            return respond(*given, **settings)
+            return respond(*arguments, **settings)
 
     return locked
 

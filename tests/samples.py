@@ -82,11 +82,11 @@ def written(root: Path) -> dict[str, Path]:
 def law_samples() -> list[Any]:
     """All samples of the laws, as parameters of a test."""
     modules = ("leveldb_log", "leveldb_table", "leveldb_database", "deephaven_log", "deephaven_table", "filodb_record")
-    found = {}
+    samples_by_key = {}
     for name in (*modules, "milvus_binlog"):
         module = importlib.import_module(f"tests.{name}.test_laws")
         for laws in vars(module).values():
             if isinstance(laws, type) and laws.__name__.startswith("Test") and issubclass(laws, Laws):
                 with contextlib.suppress(pytest.skip.Exception):  # where what writes its samples is not there
-                    found |= {(name, one.view, one.name): one for one in laws.samples()}
-    return [pytest.param(one, id="-".join(key)) for key, one in found.items()]
+                    samples_by_key |= {(name, sample.view, sample.name): sample for sample in laws.samples()}
+    return [pytest.param(sample, id="-".join(key)) for key, sample in samples_by_key.items()]

@@ -16,7 +16,7 @@ from sawlog.storage import Storage
 from sawlog.storage.commit import Job
 from sawlog.storage.owners import find_current_owner
 
-NOBODY = f"{find_current_owner().partition('-')[0]}-4194305-1"
+ABSENT_PROCESS = f"{find_current_owner().partition('-')[0]}-4194305-1"
 """A process that this machine does not have."""
 
 

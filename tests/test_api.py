@@ -121,8 +121,8 @@ def test_columns_and_provenance(log: Path) -> None:
 
 
 def test_filters_are_exact_and_may_name_columns_that_are_not_delivered(log: Path) -> None:
-    found = sawlog.read(log, columns=["record"], filters=[("_offset", ">", 0), ("_offset", "<", 50_000)])
-    assert found.column("record").to_pylist() == RECORDS[1:3]
+    table = sawlog.read(log, columns=["record"], filters=[("_offset", ">", 0), ("_offset", "<", 50_000)])
+    assert table.column("record").to_pylist() == RECORDS[1:3]
     assert sawlog.open(log, filters=[("record", "=", b"delta")]).count_rows() == 1
 
 
@@ -305,7 +305,7 @@ assert not hasattr(sawlog, "nothing")
 def test_thousands_of_small_files_make_more_than_one_task() -> None:
     fragments = [SimpleNamespace(size=100) for _ in range(10_000)]
     tasks = pack(fragments, TASK_BYTES)  # type: ignore[arg-type]
-    assert [one for task in tasks for one in task] == fragments
+    assert [fragment for task in tasks for fragment in task] == fragments
     assert len(tasks) == -(-10_000 // MAX_FRAGMENTS_PER_TASK)
     assert len(pack(fragments[:50], TASK_BYTES)) == 1  # type: ignore[arg-type]
 

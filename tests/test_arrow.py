@@ -46,9 +46,9 @@ VALUES |= {pa.timestamp("ns", "Europe/Berlin"): TIMES}
 def test_values_of_python_become_what_arrow_makes_of_them(kind: pa.DataType) -> None:
     @given(st.lists(st.none() | VALUES[kind], max_size=8))
     def check(values: list[object]) -> None:
-        made = make_array(values, kind)
-        made.validate(full=True)
-        assert made.equals(pa.array(values, kind))
+        array = make_array(values, kind)
+        array.validate(full=True)
+        assert array.equals(pa.array(values, kind))
 
     check()
 
@@ -69,9 +69,9 @@ def test_values_of_python_become_what_arrow_makes_of_them(kind: pa.DataType) -> 
 def test_what_arrow_refuses_is_refused_likewise(values: list[object], kind: pa.DataType) -> None:
     with pytest.raises(Exception) as expected:  # noqa: PT011 - whatever Arrow raises
         pa.array(values, kind)
-    with pytest.raises(expected.type) as found:
+    with pytest.raises(expected.type) as error:
         make_array(values, kind)
-    assert str(found.value) == str(expected.value)
+    assert str(error.value) == str(expected.value)
 
 
 def test_scalars_of_arrow_become_an_array() -> None:
@@ -95,19 +95,20 @@ def test_groups_are_those_of_arrow(rows: list[tuple[str | None, int | None, int]
         pa.schema([("a", pa.string()), ("b", pa.int64()), ("c", pa.int64())]),
     )
     batch = batch.set_column(0, "a", batch["a"].dictionary_encode())
-    firsts, which = group_rows(batch)
+    firsts, group_numbers = group_rows(batch)
     assert (np.sort(firsts) == firsts).all()
-    found = [
-        (*row.values(), count) for row, count in zip(batch.take(firsts).to_pylist(), np.bincount(which), strict=True)
+    group_rows_found = [
+        (*row.values(), count)
+        for row, count in zip(batch.take(firsts).to_pylist(), np.bincount(group_numbers), strict=True)
     ]
     expected = pa.Table.from_batches([batch]).group_by(["a", "b", "c"]).aggregate([([], "count_all")]).to_pylist()
-    assert sorted(found, key=repr) == sorted((tuple(row.values()) for row in expected), key=repr)
-    assert batch.take(firsts).take(which).equals(batch)
+    assert sorted(group_rows_found, key=repr) == sorted((tuple(row.values()) for row in expected), key=repr)
+    assert batch.take(firsts).take(group_numbers).equals(batch)
 
 
 def test_rows_without_columns_are_one_group() -> None:
-    firsts, which = group_rows(pa.record_batch({"a": [1, 2]}).select([]))
-    assert (firsts.tolist(), which.tolist()) == ([0], [0, 0])
+    firsts, group_numbers = group_rows(pa.record_batch({"a": [1, 2]}).select([]))
+    assert (firsts.tolist(), group_numbers.tolist()) == ([0], [0, 0])
 
 
 def test_what_float32_cannot_hold_is_infinite_as_to_arrow() -> None:

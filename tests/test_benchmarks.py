@@ -84,7 +84,7 @@ def test_results_appear_on_their_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert page.endswith("\nbehind\n")
     assert "old" not in page
     picture = ET.parse(tmp_path / "docs/images/speed.svg").getroot()
-    assert "slow" in ["".join(one.itertext()) for one in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert "slow" in ["".join(element.itertext()) for element in picture.iter("{http://www.w3.org/2000/svg}text")]
 
 
 def run_benchmarks(tmp_path: Path, *names: str, only: str = "") -> dict[str, dict[str, Any]]:
@@ -103,8 +103,8 @@ def assert_all_rows(results: dict[str, dict[str, Any]]) -> None:
     cases = [(name, case) for name, run in results.items() for case in run["cases"]]
     absent = {(name, case["name"], side) for name, case in cases for side in case["not installed"]}
     comparison = compare.Comparison.of(compare.read_results(RESULTS), results.values())
-    gone = [row for row in comparison.gone if row not in absent and not is_of_size(row)]
-    assert not gone
+    rows = [row for row in comparison.gone if row not in absent and not is_of_size(row)]
+    assert not rows
     for run in results.values():
         assert run["cases"] or run["probes"]
         assert all(len(side["seconds"]) == 1 for case in run["cases"] for side in case["sides"])

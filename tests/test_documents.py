@@ -25,7 +25,7 @@ LINK = re.compile(r"\]\((.+?)\)")
 
 
 def needs_spark(page: str) -> bool:
-    return any(SPARK.search(one.parsed) for one in blocks(page, python))
+    return any(SPARK.search(block.parsed) for block in blocks(page, python))
 
 
 OURS = [page for page in pages() if page not in ELSEWHERE and list(parsed(page))]
@@ -54,8 +54,8 @@ def test_a_page_from_start_to_end(page: str, desk: Path, monkeypatch: pytest.Mon
 
 def test_every_block_is_run_or_says_why() -> None:
     """A language that is not in `RUN` fails already when a page is parsed, and so does a fence without an end."""
-    run = [one for page in pages() for one in blocks(page)]
-    skips = [one for page in pages() for one in parsed(page) if isinstance(one.parsed, tuple)]
+    run = [block for page in pages() for block in blocks(page)]
+    skips = [block for page in pages() for block in parsed(page) if isinstance(block.parsed, tuple)]
     assert len(run) > 100
     assert len(run) > 3 * len(skips)
     for skip in skips:
@@ -74,21 +74,21 @@ PUBLIC = ("", ".spark", ".testing", ".map", ".pipeline", ".deephaven.log", ".dee
 REFERENCE = re.compile(r"^::: (?P<name>\S+)", re.MULTILINE)
 
 
-def found(name: str) -> object:
+def find_object(name: str) -> object:
     """What a reference names: a module, or something in one."""
-    module, _, rest = name.rpartition(".")
+    module, _, attributes = name.rpartition(".")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
-        return getattr(importlib.import_module(module), rest)
+        return getattr(importlib.import_module(module), attributes)
 
 
 def test_the_reference_covers_what_is_public() -> None:
     pytest.importorskip("pyspark")
-    named = {one["name"] for page in pages() for one in REFERENCE.finditer((ROOT / page).read_text("utf-8"))}
-    documented = {id(found(name)) for name in named}
-    public = [found(one.value.replace(":", ".")) for one in entry_points(group="sawlog.spark")]
-    missing = [str(one) for one in public if id(one) not in documented]
+    named = {match["name"] for page in pages() for match in REFERENCE.finditer((ROOT / page).read_text("utf-8"))}
+    documented = {id(find_object(name)) for name in named}
+    public = [find_object(entry_point.value.replace(":", ".")) for entry_point in entry_points(group="sawlog.spark")]
+    missing = [str(public_object) for public_object in public if id(public_object) not in documented]
     for short in (*PUBLIC, ".milvus"):
         module = importlib.import_module(f"sawlog{short}")
         for name in module.__all__:
@@ -111,9 +111,12 @@ def test_tables_of_views_and_options_are_those_of_the_program() -> None:
     tables = [table for text in written.values() for table in reference.TABLE.finditer(text)]
     for name in {table["format"] for table in tables}:
         for kind in ("options", "write options"):
-            every = dict(reference.TABLES[kind][2](sawlog.formats()[name])).keys()
+            expected_names = dict(reference.TABLES[kind][2](sawlog.formats()[name])).keys()
             of_kind = [table["names"].split() for table in tables if (table["kind"], table["format"]) == (kind, name)]
-            assert {option for names in of_kind for option in names or every} == set(every), (kind, name)
+            assert {option for names in of_kind for option in names or expected_names} == set(expected_names), (
+                kind,
+                name,
+            )
 
 
 @pytest.mark.nightly
@@ -123,11 +126,11 @@ def test_code_hosts_show_the_reference_that_the_site_has() -> None:
 
 @pytest.mark.parametrize("page", ON_SPARK)
 def test_pages_about_spark_name_what_there_is(page: str) -> None:
-    for block in (one for one in parsed(page) if one.region.evaluator is python):
+    for block in (block for block in parsed(page) if block.region.evaluator is python):
         for node in ast.walk(ast.parse(block.parsed, page)):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("sawlog"):
                 module = importlib.import_module(node.module)
-                assert all(hasattr(module, one.name) for one in node.names), block
+                assert all(hasattr(module, name.name) for name in node.names), block
 
 
 def test_every_format_cites_its_specification() -> None:
@@ -139,11 +142,11 @@ def test_every_format_cites_its_specification() -> None:
 
 def test_what_is_supported_is_what_the_package_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    asked = [*project["dependencies"], *project["optional-dependencies"]["spark"]]
-    lines = "\n".join([*asked, "python" + project["requires-python"]])
-    least = dict(re.findall(r"^(\w+).*>=([\d.]+)", lines, re.MULTILINE))
+    requirements = [*project["dependencies"], *project["optional-dependencies"]["spark"]]
+    lines = "\n".join([*requirements, "python" + project["requires-python"]])
+    lowest_versions = dict(re.findall(r"^(\w+).*>=([\d.]+)", lines, re.MULTILINE))
     page = (ROOT / "docs" / "releases.md").read_text("utf-8")
     stated = re.findall(r"^\| (\w+) \| ([\d.]+) and newer", page, re.MULTILINE)
-    expected = {name: least[name] for name in ("python", "pyarrow", "numpy", "pyspark")} | {"java": "17"}
+    expected = {name: lowest_versions[name] for name in ("python", "pyarrow", "numpy", "pyspark")} | {"java": "17"}
     assert {name.lower(): version for name, version in stated} == expected
     assert f"sawlog {'.'.join(sawlog.__version__.split('.')[:2])}." in page

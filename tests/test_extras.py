@@ -118,7 +118,7 @@ read_page(page, world.names | names, world.places, skip)
 def named(page: Path) -> tuple[str, ...]:
     """The extras that a page has its readers install."""
     lines = re.findall(r"(?:\.|\.whl|\.whl\))\[([a-z,]+)\]", page.read_text("utf-8"))
-    return tuple(sorted({one for found in lines for one in found.split(",")}))
+    return tuple(sorted({word for line in lines for word in line.split(",")}))
 
 
 @pytest.fixture(scope="module")
@@ -126,18 +126,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(place), str(ROOT)]
     subprocess.run(command, check=True)
-    (made,) = place.glob("*.whl")
-    return made
+    (wheel_path,) = place.glob("*.whl")
+    return wheel_path
 
 
-def environment(place: Path, *asked: str) -> dict[str, str]:
+def environment(place: Path, *requirements: str) -> dict[str, str]:
     """The variables of a new virtual environment with some packages, activated."""
     venv.create(place, with_pip=True)
-    command = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile", *asked]
+    command = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile", *requirements]
     subprocess.run(command, check=True)
-    others = ("PYTHON", "PYSPARK", "SPARK")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
-    return kept | {"PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    prefixes = ("PYTHON", "PYSPARK", "SPARK")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+    return variables | {"PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
 @pytest.fixture(scope="module")
@@ -146,8 +146,8 @@ def clean(
 ) -> Iterator[dict[str, str]]:
     """An environment with the wheel and some extras."""
     place = tmp_path_factory.mktemp("environment")
-    asked = f"{wheel}[{','.join(request.param)}]" if request.param else str(wheel)
-    yield environment(place, *CONSTRAINTS, asked, *TYPIST)
+    requirement = f"{wheel}[{','.join(request.param)}]" if request.param else str(wheel)
+    yield environment(place, *CONSTRAINTS, requirement, *TYPIST)
     shutil.rmtree(place)
 
 
@@ -158,7 +158,7 @@ def run_in(clean: dict[str, str], *arguments: str) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(
-    ("clean", "extra"), [((one,) if one else (), one) for one in PROMISED], indirect=["clean"], ids=PROMISED
+    ("clean", "extra"), [((extra,) if extra else (), extra) for extra in PROMISED], indirect=["clean"], ids=PROMISED
 )
 def test_an_extra_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: dict[str, str], extra: str) -> None:
     monkeypatch.chdir(tmp_path)
@@ -170,7 +170,9 @@ def test_an_extra_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: 
 def test_the_oldest_versions_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wheel: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     allowed = [*project["dependencies"], *project["optional-dependencies"]["notebook"]]
-    clean = environment(tmp_path / "venv", *(f"{one.replace('>=', '==')}.*" for one in allowed), str(wheel))
+    clean = environment(
+        tmp_path / "venv", *(f"{requirement.replace('>=', '==')}.*" for requirement in allowed), str(wheel)
+    )
     monkeypatch.chdir(tmp_path)
     run_in(clean, "-c", PLAIN + SQL + NOTEBOOK)
 
@@ -184,7 +186,9 @@ for _page in pages():
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("clean", ENVIRONMENTS, indirect=True, ids=[",".join(some) or "none" for some in ENVIRONMENTS])
+@pytest.mark.parametrize(
+    "clean", ENVIRONMENTS, indirect=True, ids=[",".join(environment) or "none" for environment in ENVIRONMENTS]
+)
 def test_pages_with_their_extras_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: dict[str, str], request: pytest.FixtureRequest
 ) -> None:
@@ -204,9 +208,11 @@ def test_no_line_installs_a_name_that_is_not_ours() -> None:
     wrong = re.compile(r"install\s+(?:-\S+\s+)*['\"]?sawlog(?![-/\w])")
     places = [*ROOT.glob("*.md"), *ROOT.glob("Dockerfile"), *ROOT.glob("Makefile")]
     for folder in ("docs", "src", "examples"):
-        places += [one for one in (ROOT / folder).rglob("*") if one.suffix in (".md", ".py", ".toml", ".sh", ".ipynb")]
+        places += [
+            path for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".py", ".toml", ".sh", ".ipynb")
+        ]
     assert len(places) > 100
-    assert not [(str(one), found[0]) for one in places for found in wrong.finditer(one.read_text("utf-8"))]
+    assert not [(str(place), match[0]) for place in places for match in wrong.finditer(place.read_text("utf-8"))]
 
 
 def test_every_extra_is_promised_and_in_all() -> None:
@@ -231,8 +237,8 @@ NEEDING = {
 def test_a_page_says_its_extra(page: str) -> None:
     text, has = (ROOT / page).read_text("utf-8"), named(ROOT / page)
     for sign, extras in NEEDING.items():
-        for found in re.finditer(sign, text, re.MULTILINE):
-            assert extras & {*has}, f"{page}: {found[0]} needs pip install '.[{min(extras)}]'"
+        for match in re.finditer(sign, text, re.MULTILINE):
+            assert extras & {*has}, f"{page}: {match[0]} needs pip install '.[{min(extras)}]'"
 
 
 def test_errors_name_where_it_was_installed_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,20 +246,20 @@ def test_errors_name_where_it_was_installed_from(tmp_path: Path, monkeypatch: py
         def __init__(self, url: str) -> None:
             self.read_text = lambda _: json.dumps({"url": url}) if url else None
 
-    def said(url: str) -> str:
+    def read_message(url: str) -> str:
         monkeypatch.setattr("importlib.metadata.distribution", lambda _: Installed(url))
         return install("sql")
 
     wheel = tmp_path / "a b.whl"
     wheel.touch()
-    assert said(wheel.as_uri()) == f"pip install '{wheel}[sql]'"
-    for gone in (f"{wheel.as_uri()}.old", "https://user:secret@host/x.whl", ""):
-        assert said(gone) == "pip install '.[sql]' in a checkout of sawlog"
+    assert read_message(wheel.as_uri()) == f"pip install '{wheel}[sql]'"
+    for url in (f"{wheel.as_uri()}.old", "https://user:secret@host/x.whl", ""):
+        assert read_message(url) == "pip install '.[sql]' in a checkout of sawlog"
 
 
 def test_no_module_of_tests_needs_what_only_some_pythons_have() -> None:
     tests = Path(__file__).parent
     drivers = tests / "interop" / "engines"  # run by environments of their own
-    known = [path for path in tests.rglob("*.py") if drivers not in path.parents]
-    needing = [path for path in known if "\nimport plyvel" in path.read_text("utf-8")]
+    paths = [path for path in tests.rglob("*.py") if drivers not in path.parents]
+    needing = [path for path in paths if "\nimport plyvel" in path.read_text("utf-8")]
     assert not needing, "plyvel has no wheels for Python 3.13: pytest.importorskip"

@@ -86,10 +86,10 @@ def test_the_command_line_asks_for_a_report(
     monkeypatch.setattr(LogRange, "decode", broken(MemoryError))
     for verb in ("cat", "verify"):
         assert main([verb, str(log)]) == 70
-        said = capsys.readouterr().err
-        assert "MemoryError" in said
-        assert "please report" in said
-        assert "Traceback" not in said
+        message = capsys.readouterr().err
+        assert "MemoryError" in message
+        assert "please report" in message
+        assert "Traceback" not in message
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, lambda: PermissionError(13, "denied")])
@@ -104,9 +104,9 @@ def test_a_decoder_says_what_is_wrong_with_bytes() -> None:
     import pyarrow.parquet as pq
 
     bad = pa.BufferReader(b"PAR1" + b"\xff" * 100 + b"\x20\0\0\0PAR1")
-    found = call_decoder(pq.read_table, bad)
-    assert isinstance(found, Undecodable)
-    assert found.detail
+    outcome = call_decoder(pq.read_table, bad)
+    assert isinstance(outcome, Undecodable)
+    assert outcome.detail
     assert call_decoder(int, "7") == 7
     assert call_decoder(int, "x") == Undecodable("invalid literal for int() with base 10: 'x'")
 
@@ -132,7 +132,7 @@ def broken_source() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "name", "said"),
+    ("place", "name", "message"),
     [
         (layout, "find_block_end", "planning failed"),
         (LogContents, "find_view", "opening as leveldb_log failed"),
@@ -140,13 +140,13 @@ def broken_source() -> None:
     ],
 )
 def test_planning_opening_and_recognition_say_what_they_did(
-    log: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str, said: str
+    log: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str, message: str
 ) -> None:
     def give_up(*_: Any) -> Any:
         raise KeyError("no such thing")
 
     monkeypatch.setattr(place, name, give_up)
-    with pytest.raises(InternalError, match=rf"1\.log.*{said}.*KeyError.*no such thing") as raised:
+    with pytest.raises(InternalError, match=rf"1\.log.*{message}.*KeyError.*no such thing") as raised:
         sawlog.read(log)
     assert isinstance(raised.value.__cause__, KeyError)
 

@@ -32,9 +32,11 @@ def syntax_trees() -> Iterator[None]:
 
 def format_packages() -> set[str]:
     """Packages that belong to a format, as their entry points say."""
-    found = {one.value.split(":")[0].split(".")[1] for group in GROUPS for one in entry_points(group=group)}
-    assert found >= {"leveldb", "deephaven"}
-    return found
+    packages = {
+        entry_point.value.split(":")[0].split(".")[1] for group in GROUPS for entry_point in entry_points(group=group)
+    }
+    assert packages >= {"leveldb", "deephaven"}
+    return packages
 
 
 def shared_modules() -> dict[str, ast.Module]:
@@ -51,15 +53,15 @@ def imported(module: ast.Module, *, types: bool = True) -> set[str]:
         for node in nodes
         if isinstance(node, ast.If) and dotted(node.test) == "TYPE_CHECKING" and not types
     ]
-    found = set()
+    names = set()
     for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom) and not any(node.lineno in lines for lines in only_types):
             prefix = ""
             if isinstance(node, ast.ImportFrom):
                 assert not node.level, f"line {node.lineno}: a relative import"
                 prefix = f"{node.module}."
-            found |= {prefix + one.name for one in node.names}
-    return found
+            names |= {prefix + name.name for name in node.names}
+    return names
 
 
 def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
@@ -105,10 +107,10 @@ def test_a_room_imports_only_rooms_below_it() -> None:
         room = name.split(".")[1:2]
         if not room or ADDITIONS & set(name.split(".")[2:]):
             continue
-        for other in imported(module, types=False):
-            above = other.split(".")[1:2] if other.startswith("sawlog.") else []
+        for imported_module in imported(module, types=False):
+            above = imported_module.split(".")[1:2] if imported_module.startswith("sawlog.") else []
             if above and above[0] in order and order[above[0]] > order[room[0]]:
-                wrong.add((name, ".".join(other.split(".")[:3])))
+                wrong.add((name, ".".join(imported_module.split(".")[:3])))
     assert wrong <= UPWARD
 
 
@@ -122,10 +124,10 @@ def test_few_modules_stand_at_the_top() -> None:
 def test_nothing_shared_imports_a_format() -> None:
     packages = {f"sawlog.{name}" for name in format_packages()}
     wrong = {
-        (name, other)
+        (name, imported_module)
         for name, module in shared_modules().items()
-        for other in imported(module, types=name != "sawlog")  # which names them for type checkers
-        if any(f"{other}.".startswith(f"{package}.") for package in packages)
+        for imported_module in imported(module, types=name != "sawlog")  # which names them for type checkers
+        if any(f"{imported_module}.".startswith(f"{package}.") for package in packages)
     }
     assert not wrong
 
@@ -145,13 +147,20 @@ print(*(name for name in sys.modules if name.startswith("sawlog.") and name.spli
 
 def test_nothing_imports_in_circles() -> None:
     """Neither when modules are loaded nor when functions are called: no import is late only to break a circle."""
-    known = house.modules()
+    trees = house.modules()
     graph = {
-        name: {one if one in known else one.rpartition(".")[0] for one in imported(module, types=False)} & known.keys()
-        for name, module in known.items()
+        name: {
+            imported_name if imported_name in trees else imported_name.rpartition(".")[0]
+            for imported_name in imported(module, types=False)
+        }
+        & trees.keys()
+        for name, module in trees.items()
     }
     # An import from `sawlog` itself imports what it offers.
-    graph = {name: {one for one in others if one not in ("sawlog", name)} for name, others in graph.items()}
+    graph = {
+        name: {imported_name for imported_name in imports if imported_name not in ("sawlog", name)}
+        for name, imports in graph.items()
+    }
     graphlib.TopologicalSorter(graph).prepare()
 
 
@@ -188,8 +197,8 @@ def decoders_called(module: ast.Module) -> Iterator[tuple[int, str]]:
         if isinstance(call, ast.Call) and dotted(call.func) in CALLERS and call.args
         for name in (dotted(call.args[0]),)
     }
-    bodies = {one.name: one for one in house.nodes(module) if isinstance(one, ast.FunctionDef)}
-    while more := {
+    bodies = {node.name: node for node in house.nodes(module) if isinstance(node, ast.FunctionDef)}
+    while handed_on := {
         name
         for inner in handed & bodies.keys()
         for call in ast.walk(bodies[inner])
@@ -197,13 +206,13 @@ def decoders_called(module: ast.Module) -> Iterator[tuple[int, str]]:
         for name in (dotted(call.func).rpartition(".")[2],)
         if name in bodies and name not in handed
     }:
-        handed |= more
+        handed |= handed_on
     inside = {call for name in handed & bodies.keys() for call in ast.walk(bodies[name])}
     for call in house.nodes(module):
         if (
             isinstance(call, ast.Call)
             and call not in inside
-            and not all(isinstance(one, ast.Constant) for one in call.args)
+            and not all(isinstance(arg, ast.Constant) for arg in call.args)
         ):
             name = dotted(call.func)
             if name in DECODERS or name.rpartition(".")[2] in DECODING:
@@ -212,13 +221,13 @@ def decoders_called(module: ast.Module) -> Iterator[tuple[int, str]]:
 
 def test_only_one_place_calls_decoders() -> None:
     """What they say of bytes is damage, or an error that names the file; what else they raise is a fault of sawlog."""
-    found = {
+    callers = {
         (name, *call)
         for name, module in house.modules().items()
         if name not in OUR_OWN_BYTES and not name.startswith("sawlog.testing")
         for call in decoders_called(module)
     }
-    assert not found
+    assert not callers
     assert list(decoders_called(ast.parse("def f(x):\n  return json.loads(x)")))
     assert not list(decoders_called(ast.parse("def g(x):\n  return json.loads(x)\ndef f(x):\n  call_decoder(g, x)")))
 
@@ -242,15 +251,15 @@ LONGEST_FUNCTION = 80
 
 
 def test_kernels_have_few_parameters() -> None:
-    kernels = [(name, one) for name, one in functions() if is_kernel(one)]
+    kernels = [(name, node) for name, node in functions() if is_kernel(node)]
     assert len(kernels) > 200
-    counts = [(sum(isinstance(part, ast.arg) for part in ast.walk(one.args)), name) for name, one in kernels]
+    counts = [(sum(isinstance(part, ast.arg) for part in ast.walk(node.args)), name) for name, node in kernels]
     assert not [(count, name) for count, name in counts if count > MOST_PARAMETERS]
 
 
 def test_functions_are_short() -> None:
     """Kernels, too: what they call is compiled into them."""
-    lengths = [((one.end_lineno or 0) - one.lineno + 1, name) for name, one in functions()]
+    lengths = [((node.end_lineno or 0) - node.lineno + 1, name) for name, node in functions()]
     assert not [(count, name) for count, name in lengths if count > LONGEST_FUNCTION]
 
 
@@ -263,8 +272,8 @@ def private_names(module: ast.Module) -> Iterator[str]:
     ours = {"sawlog"}
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "sawlog":
-            ours |= {one.asname or one.name for one in node.names}
-            yield from (one.name for one in node.names if is_private(one.name))
+            ours |= {name.asname or name.name for name in node.names}
+            yield from (name.name for name in node.names if is_private(name.name))
     for node in nodes:
         if isinstance(node, ast.Attribute) and is_private(node.attr) and root_of(node.value) in ours:
             yield node.attr
@@ -284,11 +293,11 @@ def root_of(node: ast.AST) -> str:
 
 
 def test_tests_go_by_no_private_names() -> None:
-    found = {
+    names_by_file = {
         path.relative_to(TESTS).as_posix(): set(private_names(ast.parse(path.read_text())))
         for path in TESTS.rglob("*.py")
     }
-    assert {name: names for name, names in found.items() if names} == {}
+    assert {name: names for name, names in names_by_file.items() if names} == {}
 
 
 def test_tests_are_in_rooms() -> None:

@@ -98,15 +98,15 @@ def small(root: Path) -> dict[str, tuple[Path, list[str], dict[str, object] | No
     times = pa.array(numbers).cast(pa.timestamp("ms", "UTC"))
     gauges = {"timestamp": times, "value": numbers * 0.5, "_metric_": pa.array(["heap"] * ROWS), "tags": labels}
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(ROWS * 4, np.float32)), 4)
-    both = {"i": numbers, "s": texts}
+    shared_columns = {"i": numbers, "s": texts}
     tables: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
-        "deephaven_log": ("a.bin", both, {}),
-        "deephaven_table": ("table", both, {}),
+        "deephaven_log": ("a.bin", shared_columns, {}),
+        "deephaven_table": ("table", shared_columns, {}),
         "filodb_record": ("a.container", gauges, {"table": "gauge", "container_timestamp": 0}),
         "leveldb_table": ("a.ldb", {"key": texts.cast(pa.binary()), "value": texts.cast(pa.binary())}, {}),
         "milvus_binlog": ("insert_log", {"pk": numbers, "vec": vectors}, {"timestamp": 1 << 40}),
     }
-    found: dict[str, tuple[Path, list[str], dict[str, object] | None]] = {
+    samples_by_name: dict[str, tuple[Path, list[str], dict[str, object] | None]] = {
         "leveldb_log": (SHOP / "000003.log", ["rows", "writes", "damage"], {}),
         "leveldb_database": (PEBBLE, ["rows", "all", "damage", "indexed_db"], None),
     }
@@ -114,8 +114,8 @@ def small(root: Path) -> dict[str, tuple[Path, list[str], dict[str, object] | No
         warnings.simplefilter("ignore")
         for name, (file, columns, options) in tables.items():
             sawlog.write(pa.table(columns), root / file, format=name, **options)
-            found[name] = (root / file, list(load_formats()[name].views), options)
-    return found
+            samples_by_name[name] = (root / file, list(load_formats()[name].views), options)
+    return samples_by_name
 
 
 @pytest.mark.spread(4)
@@ -132,8 +132,8 @@ def test_every_verb_and_view_does_without_pandas_and_compilers(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    codes, asked = json.loads(done.stdout)
-    assert (codes, list(dict.fromkeys(asked))) == ([0, 0, 0, 0, 0], [])
+    codes, modules_asked = json.loads(done.stdout)
+    assert (codes, list(dict.fromkeys(modules_asked))) == ([0, 0, 0, 0, 0], [])
 
 
 @pytest.mark.skipif(not sealed(), reason="no mounts without being root here")
@@ -151,14 +151,18 @@ LIGHT = {"applications", "columns", "datastore", "format", "head", "judge", "lay
 """Modules by which formats know whether names and first bytes are theirs."""
 PARTS = {"leveldb_database": {"leveldb_log", "leveldb_table"}, "leveldb_table": {"leveldb_log"}}
 """Formats whose modules others are made of."""
-PACKAGES = {name: type(one).__module__.rpartition(".")[0].split(".") for name, one in load_formats().items()}
+PACKAGES = {
+    name: type(format_object).__module__.rpartition(".")[0].split(".") for name, format_object in load_formats().items()
+}
 
 
 def is_of_others(module: list[str], name: str) -> bool:
     """Whether a module belongs to another system, or to a format of the same system that this one is not made of."""
     if module[1] != PACKAGES[name][1]:
         return module[:2] in [package[:2] for package in PACKAGES.values()]
-    return any(module[:3] == PACKAGES[other][:3] for other in load_formats().keys() - {name} - PARTS.get(name, set()))
+    return any(
+        module[:3] == PACKAGES[other_name][:3] for other_name in load_formats().keys() - {name} - PARTS.get(name, set())
+    )
 
 
 @pytest.mark.spread(3)
@@ -177,11 +181,11 @@ print(json.dumps([codes, of_arrow, own]))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    codes, of_arrow, own = json.loads(done.stdout.splitlines()[-1])
-    modules = [one.split(".") for one in own]
+    codes, of_arrow, own_modules = json.loads(done.stdout.splitlines()[-1])
+    modules = [module.split(".") for module in own_modules]
     assert codes == [0, 0, 0]
     assert [*PACKAGES[name], "format"] in modules
-    assert [".".join(one) for one in modules if is_of_others(one, name) and LIGHT.isdisjoint(one)] == []
+    assert [".".join(module) for module in modules if is_of_others(module, name) and LIGHT.isdisjoint(module)] == []
     assert ["sawlog", "dataset", "watch"] not in modules
     merged = ["pyarrow.compute"] if name == "leveldb_database" else []
     assert of_arrow == [[], merged, merged]
@@ -232,8 +236,8 @@ from sawlog.cli import main
 atexit.register(lambda: print([one for one in ("pydantic", "rich") if one in sys.modules]))
 main([])
 """
-    asked = {"_SAWLOG_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    environment = {**os.environ, **asked, "_TYPER_COMPLETE_ARGS": line}
+    completion = {"_SAWLOG_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    environment = {**os.environ, **completion, "_TYPER_COMPLETE_ARGS": line}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     *completed, imported = done.stdout.splitlines()
     assert (imported, len(completed) > 5) == ("[]", True), done.stdout + done.stderr

@@ -16,6 +16,8 @@ def test_public_names_are_known_and_no_others(tmp_path: Path) -> None:
     wrong = ["sawlog.raed", "sawlog.deephaven.log.Loger", "sawlog.filodb.RecordBuildr"]
     script = tmp_path / "script.py"
     script.write_text("import sawlog\n" + "\n".join([*lines, *wrong]) + "\n")
-    said, _, _ = api.run(["--follow-imports=silent", "--cache-dir", str(tmp_path), str(script)])
-    found = [line.partition(f"{script.name}:")[2].split(":")[0] for line in said.splitlines() if ": error:" in line]
-    assert found == [str(number) for number in range(len(lines) + 2, len(lines) + len(wrong) + 2)], said
+    report_text, _, _ = api.run(["--follow-imports=silent", "--cache-dir", str(tmp_path), str(script)])
+    lines_reported = [
+        line.partition(f"{script.name}:")[2].split(":")[0] for line in report_text.splitlines() if ": error:" in line
+    ]
+    assert lines_reported == [str(number) for number in range(len(lines) + 2, len(lines) + len(wrong) + 2)], report_text

@@ -22,7 +22,7 @@ def assert_lost_by_unit(
     units: Mapping[int, Rows],
     *,
     file: Path | None = None,
-    left: Mapping[int, Rows] | None = None,
+    remaining_units: Mapping[int, Rows] | None = None,
     damages: int | None = 1,
     unsupported: bool = False,
     rows_before: int | None = None,
@@ -45,25 +45,25 @@ def assert_lost_by_unit(
             leads to what is broken are after the damage.
         options: Of reading.
     """
-    whole = [row for number in sorted(units) for row in units[number]]
+    rows = [row for number in sorted(units) for row in units[number]]
     options |= {"format": format}
     for number, content in broken.items():
         (file or path).write_bytes(content)
-        kept = {**units, number: (left or {}).get(number, [])}
-        expected = [row for one in sorted(kept) for row in kept[one]]
-        assert expected != whole
+        kept_units = {**units, number: (remaining_units or {}).get(number, [])}
+        expected = [row for number_kept in sorted(kept_units) for row in kept_units[number_kept]]
+        assert expected != rows
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", sawlog.DamageWarning)
             for threads in (False, True):
-                found = sawlog.read(path, on_damage="skip", use_threads=threads, **options)
-                assert found.to_pylist() == expected, (number, threads)
+                table = sawlog.read(path, on_damage="skip", use_threads=threads, **options)
+                assert table.to_pylist() == expected, (number, threads)
                 before = [row for unit in sorted(units) if unit < number for row in units[unit]][:rows_before]
                 assert read_rows_before_damage(path, use_threads=threads, **options) == before, (number, threads)
             dataset = sawlog.open(path, on_damage="skip", **options)
             assert dataset.count_rows() == len(expected)
             for task_bytes in (700, None):
-                found = [batch for one in dataset.fragments(task_bytes) for batch in one.to_batches()]
-                assert pa.Table.from_batches(found, dataset.schema).to_pylist() == expected, (number, task_bytes)
+                table = [batch for fragment in dataset.fragments(task_bytes) for batch in fragment.to_batches()]
+                assert pa.Table.from_batches(table, dataset.schema).to_pylist() == expected, (number, task_bytes)
         report = sawlog.verify(path, **options)
         assert (report.damaged, report.unsupported) == (not unsupported, unsupported)
         assert report.rows == len(expected)

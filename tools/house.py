@@ -91,7 +91,7 @@ def one_caller_functions() -> Iterator[str]:
             elif isinstance(node, ast.Attribute):
                 used[node.attr] += 1
             elif isinstance(node, ast.ImportFrom):
-                used.update(one.name for one in node.names if node.module and one.name not in defined)
+                used.update(name.name for name in node.names if node.module and name.name not in defined)
     for name, place in short.items():
         if defined[name] == used[name] == 1 and not name.startswith("__"):
             yield place
@@ -149,24 +149,26 @@ def pronouns() -> Iterator[str]:
 
 def undocumented_methods() -> Iterator[str]:
     """Public methods without a docstring whose class has no base that could have one."""
-    found: dict[str, list[ast.ClassDef]] = {}
+    classes_by_name: dict[str, list[ast.ClassDef]] = {}
     for tree in modules().values():
         for node in nodes(tree):
             if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, []).append(node)
+                classes_by_name.setdefault(node.name, []).append(node)
 
     def inherited(classes: list[ast.ClassDef], name: str) -> bool:
-        bases = [re.split(r"[\[(]", ast.unparse(base))[0].rpartition(".")[2] for one in classes for base in one.bases]
+        bases = [re.split(r"[\[(]", ast.unparse(base))[0].rpartition(".")[2] for cls in classes for base in cls.bases]
         return any(
-            base not in _BARE if base not in found else documented(found[base], name) or inherited(found[base], name)
+            base not in _BARE
+            if base not in classes_by_name
+            else documented(classes_by_name[base], name) or inherited(classes_by_name[base], name)
             for base in bases
         )
 
     def documented(classes: list[ast.ClassDef], name: str) -> bool:
         return any(
             isinstance(node, FUNCTION) and node.name == name and ast.get_docstring(node)
-            for one in classes
-            for node in one.body
+            for cls in classes
+            for node in cls.body
         )
 
     for module, tree in modules().items():
@@ -181,7 +183,7 @@ def undocumented_methods() -> Iterator[str]:
 def late_imports() -> Iterator[str]:
     """Imports inside functions."""
     for name, tree in modules().items():
-        inside = [range(one.lineno, (one.end_lineno or 0) + 1) for one in nodes(tree) if isinstance(one, FUNCTION)]
+        inside = [range(node.lineno, (node.end_lineno or 0) + 1) for node in nodes(tree) if isinstance(node, FUNCTION)]
         for node in nodes(tree):
             if isinstance(node, ast.Import | ast.ImportFrom) and any(node.lineno in lines for lines in inside):
                 yield f"{name}:{node.lineno}"
@@ -189,32 +191,34 @@ def late_imports() -> Iterator[str]:
 
 def circles() -> Iterator[str]:
     """Groups of modules that import each other, imports for types included."""
-    known = modules()
+    trees = modules()
     graph: dict[str, set[str]] = {}
-    for name, tree in known.items():
-        found = set()
+    for name, tree in trees.items():
+        names = set()
         for node in nodes(tree):
             if isinstance(node, ast.Import):
-                found |= {one.name for one in node.names}
+                names |= {name.name for name in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
-                found |= {f"{node.module}.{one.name}" for one in node.names}
-        found = {one if one in known else one.rpartition(".")[0] for one in found}
-        graph[name] = (found & known.keys()) - {name, "sawlog"}
+                names |= {f"{node.module}.{name.name}" for name in node.names}
+        names = {
+            imported_name if imported_name in trees else imported_name.rpartition(".")[0] for imported_name in names
+        }
+        graph[name] = (names & trees.keys()) - {name, "sawlog"}
     reach = {name: _reached(graph, name) for name in graph}
-    groups = {frozenset({name, *(other for other in reach[name] if name in reach[other])}) for name in graph}
+    groups = {frozenset({name, *(module for module in reach[name] if name in reach[module])}) for name in graph}
     for group in groups:
         if len(group) > 1:
             yield " ".join(sorted(group))
 
 
 def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
-    seen: set[str] = set()
+    visited: set[str] = set()
     waiting = [start]
     while waiting:
-        for other in graph[waiting.pop()] - seen:
-            seen.add(other)
-            waiting.append(other)
-    return seen
+        for module in graph[waiting.pop()] - visited:
+            visited.add(module)
+            waiting.append(module)
+    return visited
 
 
 def public_names() -> Iterator[str]:
@@ -222,10 +226,10 @@ def public_names() -> Iterator[str]:
     for name, tree in modules().items():
         for node in tree.body:
             targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
-            names = [one.id for one in targets if isinstance(one, ast.Name)]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
             if isinstance(node, (*FUNCTION, ast.ClassDef)):
                 names = [node.name]
-            yield from (f"{name}.{one}" for one in names if not one.startswith("_"))
+            yield from (f"{name}.{name_at_top}" for name_at_top in names if not name_at_top.startswith("_"))
 
 
 MEASURES: dict[str, Callable[[], Iterator[str]]] = {
@@ -265,20 +269,20 @@ def trips() -> Iterator[tuple[str, int, int]]:
     log = data / "000003.log"
     rows = pa.table({"id": pa.array(range(100), pa.int64()), "value": [1.0] * 100})
     with tempfile.TemporaryDirectory() as place:
-        made = Path(place)
-        sawlog.write(rows, made / "binlog", format="milvus_binlog", primary_key="id")
-        sawlog.write(rows, made / "log.bin", format="deephaven_log")
-        sawlog.write(rows, made / "columns", format="deephaven_table")
+        folder = Path(place)
+        sawlog.write(rows, folder / "binlog", format="milvus_binlog", primary_key="id")
+        sawlog.write(rows, folder / "log.bin", format="deephaven_log")
+        sawlog.write(rows, folder / "columns", format="deephaven_table")
         operations = sawlog.read(log, view="writes", columns=["sequence", "operation", "key", "value"])
-        sawlog.write(operations.slice(0, 1), made / "table.ldb", format="leveldb_table")
+        sawlog.write(operations.slice(0, 1), folder / "table.ldb", format="leveldb_table")
         reads = {
             "leveldb_log": log,
-            "leveldb_table": made / "table.ldb",
+            "leveldb_table": folder / "table.ldb",
             "leveldb_database": data,
-            "deephaven_log": made / "log.bin",
-            "deephaven_table": made / "columns",
+            "deephaven_log": folder / "log.bin",
+            "deephaven_table": folder / "columns",
             "filodb_record": containers,
-            "milvus_binlog": made / "binlog",
+            "milvus_binlog": folder / "binlog",
         }
         for name, path in reads.items():
             yield name, *_trip(lambda path=path, name=name: sawlog.read(path, format=name, use_threads=False))
@@ -312,19 +316,19 @@ def main() -> int:
     parser.add_argument("--lower", action="store_true", help="make what is measured the limit, where that is lower")
     parser.add_argument("--limits", action="store_true", help="leave out how many modules a read enters")
     parser.add_argument("--list", choices=MEASURES, help="list what one measure counts")
-    given = parser.parse_args()
-    if given.list:
-        print(*sorted(MEASURES[given.list]()), sep="\n")
+    arguments = parser.parse_args()
+    if arguments.list:
+        print(*sorted(MEASURES[arguments.list]()), sep="\n")
         return 0
-    found, allowed = {name: measured(name) for name in MEASURES}, limits() if LIMITS.exists() else {}
-    for name, count in found.items():
+    counts, allowed = {name: measured(name) for name in MEASURES}, limits() if LIMITS.exists() else {}
+    for name, count in counts.items():
         print(f"{name:22}{count:8,} of {allowed.get(name, count):,}")
-    if given.lower:
-        lowered = {name: min(count, allowed.get(name, count)) for name, count in found.items()}
+    if arguments.lower:
+        lowered = {name: min(count, allowed.get(name, count)) for name, count in counts.items()}
         LIMITS.write_text("".join(f"{name} = {count}\n" for name, count in lowered.items()))
-    for name, rooms, moves in () if given.limits else trips():
+    for name, rooms, moves in () if arguments.limits else trips():
         print(f"{name:22}{rooms:8} rooms, {moves:,} moves")
-    return 1 if any(count > allowed.get(name, count) for name, count in found.items()) else 0
+    return 1 if any(count > allowed.get(name, count) for name, count in counts.items()) else 0
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ SPARKS = ("4.0.1", "4.1.1", "4.2.0", "4.3.0")
 def main() -> None:
     for version in sys.argv[1:] or SPARKS:
         home = spark(version)
-        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-            first, second = (make(home, Path(folder)) for folder in (one, other))
+        with tempfile.TemporaryDirectory() as first_folder, tempfile.TemporaryDirectory() as second_folder:
+            first, second = (make(home, Path(folder)) for folder in (first_folder, second_folder))
             assert first.read_bytes() == second.read_bytes(), f"{version}: the same sources made different jars"
             CARRIED.mkdir(exist_ok=True)
             for path in (first, first.with_suffix(".json")):

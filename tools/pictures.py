@@ -256,10 +256,10 @@ def svg(width: int, height: int, label: str, shapes: list[str]) -> str:
     )
 
 
-def text(x: float, y: float, said: str, *, small: bool = False, middle: bool = True) -> str:
-    more = ' text-anchor="middle"' if middle else ""
-    more += ' class="small"' if small else ""
-    return f'<text x="{x:.0f}" y="{y:.0f}"{more}>{escape(said)}</text>'
+def text(x: float, y: float, message: str, *, small: bool = False, middle: bool = True) -> str:
+    anchor = ' text-anchor="middle"' if middle else ""
+    anchor += ' class="small"' if small else ""
+    return f'<text x="{x:.0f}" y="{y:.0f}"{anchor}>{escape(message)}</text>'
 
 
 def drawn(name: str) -> str:
@@ -311,11 +311,11 @@ def architecture() -> str:
         middle, level = (x1 + BOX_WIDTH + x2) // 2, y2 + BOX_HEIGHT // 2
         shapes.append(f'<path d="M{x1 + BOX_WIDTH} {y1 + BOX_HEIGHT // 2}H{middle}V{level}H{x2}"/>')
         shapes.append(f'<path d="M{x2 - 5} {level - 4}l5 4l-5 4"/>')
-    for name, (x, y, said) in BOXES.items():
-        use = "header" if said else "record"
+    for name, (x, y, sentence) in BOXES.items():
+        use = "header" if sentence else "record"
         shapes.append(f'<rect class="{use}" x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="4"/>')
-        shapes.append(text(x + BOX_WIDTH / 2, y + (18 if said else 27), name))
-        shapes += [text(x + BOX_WIDTH / 2, y + 34, said, small=True)] if said else []
+        shapes.append(text(x + BOX_WIDTH / 2, y + (18 if sentence else 27), name))
+        shapes += [text(x + BOX_WIDTH / 2, y + 34, sentence, small=True)] if sentence else []
     return svg(940, 210, "From a path to Arrow record batches", shapes)
 
 
@@ -331,15 +331,15 @@ def terminal() -> str:
     return framed("sawlog verify", "$ sawlog verify 000003.log\n" + done.stdout.decode(), "verify")
 
 
-def framed(title: str, said: str, unique: str) -> str:
+def framed(title: str, message: str, unique: str) -> str:
     """A window with what a terminal shows, the command first."""
     from rich.console import Console
     from rich.text import Text
 
-    command, _, shown = said.partition("\n")
+    command, _, output = message.partition("\n")
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(Text(command, style="bold"))
-    console.print(Text.from_ansi(shown))
+    console.print(Text.from_ansi(output))
     drawn = console.export_svg(title=title, unique_id=unique)
     return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)  # nothing is asked of the network
 
@@ -352,10 +352,10 @@ def streaming() -> str:
         pipeline.write_text((ROOT / "examples/market.toml").read_text().replace("../out/demo/market/", ""))
         market = [sys.executable, str(ROOT / "examples/market.py"), str(logs)]
         with subprocess.Popen(market, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as logger:
-            shown = on_a_terminal([sys.executable, "-m", "sawlog", "run", str(pipeline)], "batch=5 ", place)
+            output = on_a_terminal([sys.executable, "-m", "sawlog", "run", str(pipeline)], "batch=5 ", place)
             logger.communicate()
-    shown = shown[shown.index("event=batch") :]  # not what Java says when it starts
-    return framed("sawlog run", f"$ sawlog run market.toml\n{shown}", "run")
+    output = output[output.index("event=batch") :]  # not what Java says when it starts
+    return framed("sawlog run", f"$ sawlog run market.toml\n{output}", "run")
 
 
 def on_a_terminal(command: list[str], until: str, place: str) -> str:
@@ -365,19 +365,19 @@ def on_a_terminal(command: list[str], until: str, place: str) -> str:
     running = subprocess.Popen(
         command, cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=terminal_side, stderr=terminal_side
     )
-    said = ""
-    while until not in said or "last batch" not in said.rpartition(until)[2]:
-        said += os.read(controller, 1 << 16).decode()
+    output = ""
+    while until not in output or "last batch" not in output.rpartition(until)[2]:
+        output += os.read(controller, 1 << 16).decode()
     running.send_signal(signal.SIGINT)
     Thread(target=lambda: [None for _ in iter(lambda: os.read(controller, 1 << 16), b"")], daemon=True).start()
     running.wait()
-    return screen(said)
+    return screen(output)
 
 
-def screen(said: str) -> str:
+def screen(message: str) -> str:
     """The lines that a terminal shows, of the few motions that Rich makes: back, up, and erase a line."""
     lines, row = [""], 0
-    for part in re.split(r"(\r|\n|\x1b\[1A|\x1b\[2K|\x1b\[\?25[lh])", said):
+    for part in re.split(r"(\r|\n|\x1b\[1A|\x1b\[2K|\x1b\[\?25[lh])", message):
         if part == "\n":
             row += 1
             lines += [""] * (row == len(lines))
@@ -414,9 +414,9 @@ def charts(target: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         log, page = Path(place) / "trades.bin", Path(place) / "page.html"
         sawlog.write(trades(), log, format="deephaven_log")
-        found = survey(sawlog.open(log, timestamp_columns={"timestamp": "ms"}))
+        file_map = survey(sawlog.open(log, timestamp_columns={"timestamp": "ms"}))
         alone = "<style>header,footer,details,section:not(#time){display:none}section,h2{margin-top:0}</style></head>"
-        page.write_text(render(found).replace("</head>", alone))
+        page.write_text(render(file_map).replace("</head>", alone))
         size = ["--window-size=984,590", f"--screenshot={target}", page.as_uri()]
         command = [
             browser,

@@ -36,13 +36,13 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("--tag", help="what is about to be released")
     arguments.add_argument("--notes", action="store_true", help="print the notes of the version, and do nothing else")
-    given = arguments.parse_args()
-    _, said = notes(version)
-    if given.notes:
-        print(said)
+    options = arguments.parse_args()
+    _, notes_text = notes(version)
+    if options.notes:
+        print(notes_text)
         return
-    if given.tag:
-        tagged(version, given.tag)
+    if options.tag:
+        tagged(version, options.tag)
     with tempfile.TemporaryDirectory() as place:
         target = Path(place)
         run(sys.executable, "-m", "build", "--outdir", str(target), str(ROOT))
@@ -50,32 +50,32 @@ def main() -> None:
         (source,) = target.glob("*.tar.gz")
         assert f"-{version}" in wheel.name, wheel.name
         assert source.name == f"sawlog-{version}.tar.gz", source.name
-        contents(wheel, complete=given.tag is not None)
+        contents(wheel, complete=options.tag is not None)
         for python in pythons():
             try_out(target, wheel, version, python)
         dist = ROOT / "dist"
         dist.mkdir(exist_ok=True)
-        for made in (wheel, source):
-            made.replace(dist / made.name)
+        for archive in (wheel, source):
+            archive.replace(dist / archive.name)
     print(f"sawlog {version}: sdist and wheel are in dist/, and the wheel works in a clean environment")
 
 
 def stated_version() -> str:
     """The version, which is in one file."""
-    found = re.findall(r'^__version__ = "(.+)"$', (ROOT / "src/sawlog/__init__.py").read_text(), re.MULTILINE)
-    assert len(found) == 1, found
+    matches = re.findall(r'^__version__ = "(.+)"$', (ROOT / "src/sawlog/__init__.py").read_text(), re.MULTILINE)
+    assert len(matches) == 1, matches
     assert "version =" not in (ROOT / "pyproject.toml").read_text().partition("[build-system]")[2].partition("[tool")[0]
-    return str(found[0])
+    return str(matches[0])
 
 
 def notes(version: str) -> tuple[str, str]:
     """What follows the version in the changelog, and its notes."""
     changes = (ROOT / "CHANGELOG.md").read_text()
-    _, heading, rest = changes.partition(f"\n## {version}")
+    _, heading, remaining = changes.partition(f"\n## {version}")
     assert heading, f"CHANGELOG.md has no section for {version}"
-    beside, _, said = rest.partition("\n## ")[0].partition("\n")
-    assert len(said) > SMALLEST_NOTES, f"the section for {version} says too little"
-    return beside, said.strip()
+    beside, _, notes_text = remaining.partition("\n## ")[0].partition("\n")
+    assert len(notes_text) > SMALLEST_NOTES, f"the section for {version} says too little"
+    return beside, notes_text.strip()
 
 
 def tagged(version: str, tag: str) -> None:
@@ -99,24 +99,28 @@ def contents(wheel: Path, *, complete: bool) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     listed = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, capture_output=True, text=True, check=True)
     expected = {name.removeprefix("src/") for name in listed.stdout.split()}
-    made = {f"sawlog/_jars/{path.name}" for path in jars.CARRIED.glob("*")}
-    assert not complete or len(made) == 2 * len(jars.SPARKS), f"make jars makes those for {', '.join(jars.SPARKS)}"
-    made |= {"sawlog/_native/kernels.so", "sawlog/_native/kernels.json"}
-    assert packed == expected | made, packed ^ (expected | made)
+    jars_carried = {f"sawlog/_jars/{path.name}" for path in jars.CARRIED.glob("*")}
+    assert not complete or len(jars_carried) == 2 * len(jars.SPARKS), (
+        f"make jars makes those for {', '.join(jars.SPARKS)}"
+    )
+    jars_carried |= {"sawlog/_native/kernels.so", "sawlog/_native/kernels.json"}
+    assert packed == expected | jars_carried, packed ^ (expected | jars_carried)
 
 
 def pythons() -> list[str]:
     """This Python, and one of each other version that the package is for, where the machine, `pyenv` or `uv` has it."""
-    found = {sys.version_info[1]: sys.executable}
+    versions = {sys.version_info[1]: sys.executable}
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     uv = shutil.which("uv")
     for minor in range(11, 15):
         name = f"python3.{minor}"
-        said = subprocess.run([uv, "python", "find", name], capture_output=True, text=True, check=False) if uv else None
-        for path in (shutil.which(name), *map(str, pyenv.glob(f"*/bin/{name}")), said and said.stdout.strip()):
+        output = (
+            subprocess.run([uv, "python", "find", name], capture_output=True, text=True, check=False) if uv else None
+        )
+        for path in (shutil.which(name), *map(str, pyenv.glob(f"*/bin/{name}")), output and output.stdout.strip()):
             if path and makes_environments(path):
-                found.setdefault(minor, path)
-    return [found[one] for one in sorted(found)]
+                versions.setdefault(minor, path)
+    return [versions[version] for version in sorted(versions)]
 
 
 def makes_environments(python: str) -> bool:

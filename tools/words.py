@@ -39,14 +39,14 @@ def prose(path: Path, parts: list[tokenize.TokenInfo]) -> str:
     if path.suffix != ".py":
         return BLOCK.sub(lambda block: "\n" * block[0].count("\n"), text)
     lines = text.splitlines()
-    kept = [[" "] * len(line) for line in lines]
+    kept_lines = [[" "] * len(line) for line in lines]
     for token in parts:
         if token.type in PROSE and " " in token.string:
             (first, begin), (last, end) = token.start, token.end
             for line in range(first, last + 1):
                 part = slice(begin if line == first else 0, end if line == last else None)
-                kept[line - 1][part] = lines[line - 1][part]
-    return "\n".join(map("".join, kept))
+                kept_lines[line - 1][part] = lines[line - 1][part]
+    return "\n".join(map("".join, kept_lines))
 
 
 def named(path: Path, parts: list[tokenize.TokenInfo], avoided: dict[str, list[str]]) -> list[str]:
@@ -59,7 +59,7 @@ def named(path: Path, parts: list[tokenize.TokenInfo], avoided: dict[str, list[s
     return places
 
 
-def found(place: Path, dictionary: str, folders: list[str], ignored: str) -> list[str]:
+def find_misspellings(place: Path, dictionary: str, folders: list[str], ignored: str) -> list[str]:
     """What codespell says of folders, or files, in a place."""
     command = [sys.executable, "-m", "codespell_lib", "-D", str(TOOLS / dictionary), "--ignore-regex", ignored]
     return subprocess.run(
@@ -72,7 +72,7 @@ def main() -> int:
     settings = tomllib.loads((TOOLS / "words.toml").read_text())
     limits = {"words.txt": settings["most"], "page_words.txt": settings["pages"]}
     ignored = "|".join((*NAMES, *settings["idioms"]))
-    roots = [ROOT / folder for folder in sorted({folder for most in limits.values() for folder in most})]
+    roots = [ROOT / folder for folder in sorted({folder for folders in limits.values() for folder in folders})]
     paths = {path for root in roots for path in (root, *root.rglob("*")) if path.suffix in (".py", ".md")}
     exceeded = 0
     with tempfile.TemporaryDirectory() as place:
@@ -85,14 +85,14 @@ def main() -> int:
             print(*names, sep="\n", end="\n" if names else "")
             exceeded |= bool(names)
         for dictionary, most_of in limits.items():
-            lines = found(Path(place), dictionary, list(most_of), ignored)
-            for folder, most in most_of.items():
+            lines = find_misspellings(Path(place), dictionary, list(most_of), ignored)
+            for folder, limit in most_of.items():
                 words = [line for line in lines if Path(line.partition(":")[0]).is_relative_to(folder)]
-                if len(words) > most:
+                if len(words) > limit:
                     print(*words, sep="\n")
                     exceeded += 1
-                if len(words) != most:
-                    print(f"{folder}: {len(words)} words of {dictionary} to avoid; tools/words.toml says {most}")
+                if len(words) != limit:
+                    print(f"{folder}: {len(words)} words of {dictionary} to avoid; tools/words.toml says {limit}")
     return exceeded
 
 

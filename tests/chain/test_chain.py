@@ -54,10 +54,10 @@ def agrees(data: bytes, **arguments: int) -> None:
     """Rows, damage, tail, account and `fail` are the model's."""
     rows, damages, (status, place) = model(data)
     source = Bytes(data)
-    found, findings = walk(source, **arguments)
-    assert found == rows
+    texts, findings = walk(source, **arguments)
+    assert texts == rows
     assert findings.rows == len(rows)
-    assert [(one.offset, one.length, one.kind) for one in findings.damages] == damages
+    assert [(damage.offset, damage.length, damage.kind) for damage in findings.damages] == damages
     assert findings.tail is not None
     tail = findings.tail
     assert (tail.status, tail.offset) == (TailStatus(status), place)
@@ -82,9 +82,9 @@ def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> i
 @pytest.mark.spread(3)
 @pytest.mark.parametrize("rows", [1, 100])
 def test_every_cut_and_every_changed_byte(rows: int) -> None:
-    for at in range(len(DATA)):
-        agrees(DATA[:at], rows=rows)
-        agrees(DATA[:at] + bytes([DATA[at] ^ 0x41]) + DATA[at + 1 :], rows=rows)
+    for offset in range(len(DATA)):
+        agrees(DATA[:offset], rows=rows)
+        agrees(DATA[:offset] + bytes([DATA[offset] ^ 0x41]) + DATA[offset + 1 :], rows=rows)
 
 
 @pytest.mark.spread(3)
@@ -93,24 +93,24 @@ def test_changed_chains_are_read_alike_by_loop_and_model() -> None:
     for _ in range(100):
         data = bytearray(b"".join(box(*(b"-" + rng.randbytes(rng.randrange(30)) for _ in range(4))) for _ in range(4)))
         for _ in range(rng.randrange(6)):
-            at = rng.randrange(len(data))
+            offset = rng.randrange(len(data))
             match rng.randrange(4):
                 case 0:
-                    data[at] = rng.randrange(256)
+                    data[offset] = rng.randrange(256)
                 case 1:
-                    data[at:at] = rng.randbytes(rng.randrange(9))
+                    data[offset:offset] = rng.randbytes(rng.randrange(9))
                 case 2:
-                    del data[at : at + rng.randrange(30)]
+                    del data[offset : offset + rng.randrange(30)]
                 case 3:
-                    data[at:at] = note(b"stray")
+                    data[offset:offset] = note(b"stray")
         agrees(bytes(data))
 
 
 def test_a_long_search_looks_at_each_byte_about_once(window: int) -> None:
     data = box(b"first") + bytes(20_000) + box(b"last")
     source = Bytes(data)
-    found, findings = walk(source)
-    assert [text for _, text in found] == [b"first", b"last"]
+    texts, findings = walk(source)
+    assert [text for _, text in texts] == [b"first", b"last"]
     assert findings.kinds == {"bad_box": 1}
     assert source.looked_at < 2 * len(data)
 
@@ -118,31 +118,31 @@ def test_a_long_search_looks_at_each_byte_about_once(window: int) -> None:
 def test_damage_beyond_the_listing_limit_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.format.damage.MAX_LISTED", 5)
     bad = note(b"abc")[:2] + b"\x00" + note(b"abc")[3:]
-    whole = toy.TOTAL.encode(8 + 40 * len(bad)) + b"\xb0\0\0\0" + bad * 40
-    _, findings = walk(Bytes(whole))
+    data = toy.TOTAL.encode(8 + 40 * len(bad)) + b"\xb0\0\0\0" + bad * 40
+    _, findings = walk(Bytes(data))
     assert len(findings.damages) == 5
     assert findings.kinds == {"bad_sum": 40}
-    assert findings.account.total == len(whole)
+    assert findings.account.total == len(data)
 
 
 def test_rows_that_cannot_be_delivered_take_their_place_among_the_damage() -> None:
     broken = bytearray(box(b"good", b"!bad", b"fine", b"!worse", b"last"))
     broken[8 + 2 * 8 + 3] ^= 1
-    found, findings = walk(Bytes(bytes(broken)), rows=100)
-    assert [text for _, text in found] == [b"good", b"last"]
-    assert [one.kind for one in findings.damages] == ["bad_text", "bad_sum", "bad_text"]
-    assert [one.offset for one in findings.damages] == [16, 24, 32]
+    texts, findings = walk(Bytes(bytes(broken)), rows=100)
+    assert [text for _, text in texts] == [b"good", b"last"]
+    assert [damage.kind for damage in findings.damages] == ["bad_text", "bad_sum", "bad_text"]
+    assert [damage.offset for damage in findings.damages] == [16, 24, 32]
     assert findings.account.total == len(broken)
-    found, findings = walk(Bytes(bytes(broken)), "fail", rows=100)
-    assert [text for _, text in found] == [b"good"]
-    assert [one.offset for one in findings.damages] == [16]
+    texts, findings = walk(Bytes(bytes(broken)), "fail", rows=100)
+    assert [text for _, text in texts] == [b"good"]
+    assert [damage.offset for damage in findings.damages] == [16]
 
 
 def test_what_cannot_be_read_is_damage_up_to_the_end(window: int) -> None:
     data = box(b"a" * 30, b"b" * 30, b"c" * 30)
-    found, findings = walk(Bytes(data, broken_from=60))
-    expected = [text for at, text in model(data)[0] if window < len(data) and at + 33 <= 60]
-    assert [text for _, text in found] == expected[: len(found)]
+    texts, findings = walk(Bytes(data, broken_from=60))
+    expected = [text for offset, text in model(data)[0] if window < len(data) and offset + 33 <= 60]
+    assert [text for _, text in texts] == expected[: len(texts)]
     assert findings.kinds == {"read_error": 1}
     assert findings.account.total == len(data)
     assert findings.tail is None
@@ -150,7 +150,7 @@ def test_what_cannot_be_read_is_damage_up_to_the_end(window: int) -> None:
 
 def test_a_walk_ends_where_its_range_ends() -> None:
     first = box(b"one") + box(b"two")
-    found, findings = walk(Bytes(first + box(b"three")), end=len(first))
-    assert [text for _, text in found] == [b"one", b"two"]
+    texts, findings = walk(Bytes(first + box(b"three")), end=len(first))
+    assert [text for _, text in texts] == [b"one", b"two"]
     assert findings.tail is None
     assert findings.account.total == len(first)

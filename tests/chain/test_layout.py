@@ -41,10 +41,10 @@ def test_names_that_records_have_attributes_by_are_refused() -> None:
 
 def test_the_numbers_of_a_struct_are_where_it_packs_them() -> None:
     packed = Struct(">qb3sI")
-    found = locate_numbers(packed, "when", "kind", "tag", "length")
+    offsets = locate_numbers(packed, "when", "kind", "tag", "length")
     data = packed.pack(1, 2, b"\0\0\3", 4)
-    assert [number.of(data) for number in found.values()] == [1, 2, 3, 4]
-    assert list(found.values())[-1].end == packed.size
+    assert [number.of(data) for number in offsets.values()] == [1, 2, 3, 4]
+    assert list(offsets.values())[-1].end == packed.size
 
 
 @pytest.mark.parametrize(

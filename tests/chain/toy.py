@@ -43,8 +43,8 @@ class ToyDamageKind(DamageKind):
 
 
 def note(text: bytes) -> bytes:
-    whole = LENGTH.encode(len(text)) + SUM.encode(sum(text) & 255) + text
-    return whole + bytes(-len(whole) % ALIGNMENT)
+    data = LENGTH.encode(len(text)) + SUM.encode(sum(text) & 255) + text
+    return data + bytes(-len(data) % ALIGNMENT)
 
 
 def box(*texts: bytes) -> bytes:
@@ -57,29 +57,29 @@ def box(*texts: bytes) -> bytes:
 def model(data: bytes) -> tuple[list[tuple[int, bytes]], list[tuple[int, int, str]], tuple[str, int]]:
     """What must be read: notes with their offsets, damage, and the tail. The definition above, once more, by struct."""
     rows, damages = [], []
-    at = 0
-    lost = -1
-    while at < len(data):
-        left = len(data) - at
-        sound = left < 5 or (data[at + 4] == 0xB0 and struct.unpack_from("<I", data, at)[0] >= 8)
+    offset = 0
+    damage_start = -1
+    while offset < len(data):
+        remaining = len(data) - offset
+        sound = remaining < 5 or (data[offset + 4] == 0xB0 and struct.unpack_from("<I", data, offset)[0] >= 8)
         if not sound:
-            lost = at if lost < 0 else lost
-            at += 1
+            damage_start = offset if damage_start < 0 else damage_start
+            offset += 1
             continue
-        if lost >= 0:
-            damages.append((lost, at - lost, "bad_box"))
-            lost = -1
-        if left < 5:
-            return rows, damages, ("torn", at)
-        (total,) = struct.unpack_from("<I", data, at)
-        end, pos = at + total, at + 8
+        if damage_start >= 0:
+            damages.append((damage_start, offset - damage_start, "bad_box"))
+            damage_start = -1
+        if remaining < 5:
+            return rows, damages, ("torn", offset)
+        (total,) = struct.unpack_from("<I", data, offset)
+        end, pos = offset + total, offset + 8
         while pos < end:
             if len(data) < end and len(data) - pos < 3:
                 return rows, damages, ("torn", min(pos, len(data)))
             if end - pos < 3:
                 pos = end
                 continue
-            length, found = struct.unpack_from("<HB", data, pos)
+            length, checksum = struct.unpack_from("<HB", data, pos)
             step = min((3 + length + 3) // 4 * 4, end - pos)
             if 3 + length > end - pos:
                 lost_bytes = min(end, len(data)) - pos
@@ -90,15 +90,15 @@ def model(data: bytes) -> tuple[list[tuple[int, bytes]], list[tuple[int, int, st
                 return rows, damages, ("torn", pos)
             text = data[pos + 3 : pos + 3 + length]
             step = min(step, len(data) - pos)
-            if sum(text) & 255 != found:
+            if sum(text) & 255 != checksum:
                 damages.append((pos, step, "bad_sum"))
             else:
                 rows.append((pos, text))
             pos += step
-        at = end
-    if lost >= 0:
-        damages.append((lost, at - lost, "bad_box"))
-    if at > len(data):
+        offset = end
+    if damage_start >= 0:
+        damages.append((damage_start, offset - damage_start, "bad_box"))
+    if offset > len(data):
         return rows, damages, ("torn", len(data))
     return rows, damages, ("clean", len(data))
 
@@ -145,54 +145,54 @@ def _sum(data: Any, start: Any, length: Any) -> Any:
 
 @always_inlined
 def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    at = window.base + pos
+    offset = window.base + pos
     sight = np.uint64(len(window.data)) - min(pos, np.uint64(len(window.data)))
-    if at >= np.uint64(state.stop):
+    if offset >= np.uint64(state.stop):
         return _judge_box(window, pos, sight, state, rules)
-    if at >= window.size:
+    if offset >= window.size:
         return c.TORN, _ZERO
-    left = np.uint64(state.stop) - at
-    have = window.size - at
-    if left > have and have < _NOTE:
+    remaining = np.uint64(state.stop) - offset
+    have = window.size - offset
+    if remaining > have and have < _NOTE:
         return c.TORN, have
-    if left < _NOTE:
-        return c.PADDING, left
+    if remaining < _NOTE:
+        return c.PADDING, remaining
     if sight < _NOTE:
         return c.SHORT, _NOTE
     length = _load_length(window.data, pos)
-    if _NOTE + length > left:
-        c.blame(state, _BAD_NOTE, length, left)
-        return c.DAMAGED, min(left, have)
+    if _NOTE + length > remaining:
+        c.blame(state, _BAD_NOTE, length, remaining)
+        return c.DAMAGED, min(remaining, have)
     if _NOTE + length > have:
         return c.TORN, have
     if sight < _NOTE + length:
         return c.SHORT, _NOTE + length
-    step = min(_NOTE + length + _ROUND & ~_ROUND, left, have)
-    found = _load_sum(window.data, pos)
+    step = min(_NOTE + length + _ROUND & ~_ROUND, remaining, have)
+    checksum = _load_sum(window.data, pos)
     expected = _sum(window.data, pos + _NOTE, length)
-    if rules.verify and expected != found:
-        c.blame(state, _BAD_SUM, expected, found)
+    if rules.verify and expected != checksum:
+        c.blame(state, _BAD_SUM, expected, checksum)
         return c.DAMAGED, step
     return c.GOOD, step
 
 
 @always_inlined
 def _judge_box(window: Any, pos: Any, sight: Any, state: Any, rules: Any) -> Any:
-    at = window.base + pos
+    offset = window.base + pos
     if state.lost >= 0:
         return c.search_chain(_begins, window.size, _LOOK, window, pos, state, rules)
-    if at >= window.end or at >= window.size:
+    if offset >= window.end or offset >= window.size:
         return c.ENDED, _ZERO
-    if window.size - at < _LOOK:
-        return c.TORN, window.size - at
+    if window.size - offset < _LOOK:
+        return c.TORN, window.size - offset
     if sight < _LOOK:
         return c.SHORT, _LOOK
     total = _load_total(window.data, pos)
     if not _begins(window, pos, state, rules):
         c.blame(state, _BAD_BOX, total, 0)
         return c.LOST, np.uint64(1)
-    state.stop = at + total
-    return c.HEADER, min(_BOX_HEADER, window.size - at)
+    state.stop = offset + total
+    return c.HEADER, min(_BOX_HEADER, window.size - offset)
 
 
 @always_inlined
@@ -244,6 +244,9 @@ class ToyWalk(ChainWalk):
         bad = [row for row, text in enumerate(texts) if text.startswith(b"!")]
         for row in bad:
             self.complain(ToyDamageKind.BAD_TEXT, int(self.starts[row]), 3 + len(texts[row]), "an exclamation mark")
-        kept = [row for row in range(rows) if row not in bad and not (self.fails and bad and row > bad[0])]
-        arrays = [pa.array([int(self.starts[row]) for row in kept], pa.int64()), pa.array([texts[row] for row in kept])]
-        yield len(kept), pa.RecordBatch.from_arrays(arrays, ["offset", "text"])
+        sound_rows = [row for row in range(rows) if row not in bad and not (self.fails and bad and row > bad[0])]
+        arrays = [
+            pa.array([int(self.starts[row]) for row in sound_rows], pa.int64()),
+            pa.array([texts[row] for row in sound_rows]),
+        ]
+        yield len(sound_rows), pa.RecordBatch.from_arrays(arrays, ["offset", "text"])

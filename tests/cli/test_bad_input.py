@@ -53,20 +53,20 @@ def options() -> Iterator[tuple[str, str, str | None]]:
     context = typer.Context(group)
     for verb in group.list_commands(context):  # type: ignore[attr-defined]
         yield verb, "--no-such-option", None
-        for one in group.resolve_command(context, [verb])[1].params:  # type: ignore[attr-defined]
-            if not isinstance(one, TyperOption) or one.is_flag:
+        for parameter in group.resolve_command(context, [verb])[1].params:  # type: ignore[attr-defined]
+            if not isinstance(parameter, TyperOption) or parameter.is_flag:
                 continue
-            kind: Any = one.type_descriptor.annotation
+            kind: Any = parameter.type_descriptor.annotation
             if (
                 kind in (int, float)
                 or issubclass(getattr(kind, "__origin__", kind), Enum)
-                or "=" in (one.metavar or "")
+                or "=" in (parameter.metavar or "")
             ):
-                yield verb, one.opts[-1], "nonsense"
+                yield verb, parameter.opts[-1], "nonsense"
             if kind in (int, float):
-                yield verb, one.opts[-1], "-1"
-            if one.opts[-1] in ("--format", "--from", "--to", "--view", "--columns", "--partition-by"):
-                yield verb, one.opts[-1], "nonsense"
+                yield verb, parameter.opts[-1], "-1"
+            if parameter.opts[-1] in ("--format", "--from", "--to", "--view", "--columns", "--partition-by"):
+                yield verb, parameter.opts[-1], "nonsense"
 
 
 @pytest.fixture(scope="module")
@@ -125,11 +125,11 @@ def test_a_source_that_is_none(verb: str, run: Run, places: dict[str, Path]) -> 
 @pytest.mark.parametrize("verb", sorted(GOOD))
 def test_too_many_arguments_or_too_few(verb: str, run: Run, places: dict[str, Path]) -> None:
     group = typer.main.get_command(app)
-    taken = group.resolve_command(typer.Context(group), [verb])[1].params  # type: ignore[attr-defined]
-    positional = [one for one in taken if isinstance(one, TyperArgument)]
-    if any(one.required for one in positional):
+    params = group.resolve_command(typer.Context(group), [verb])[1].params  # type: ignore[attr-defined]
+    positional = [param for param in params if isinstance(param, TyperArgument)]
+    if any(argument.required for argument in positional):
         check(run, places, [verb])
-    if all(one.nargs > 0 for one in positional):
+    if all(argument.nargs > 0 for argument in positional):
         check(run, places, [verb, *GOOD[verb], *["one", "too", "many"]])
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["import", "{tmp}/nothing", "{tmp}/db"], "no such file, directory or glob match"),
         (["import", "{tmp}", "{tmp}/db"], "no binary log of what was asked for is there"),
@@ -28,16 +28,16 @@ pytest.importorskip("pyspark")
     ],
 )
 def test_a_source_that_is_not_there(
-    arguments: list[str], said: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], message: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def started(*_: object) -> NoReturn:
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr("sawlog.spark.sessions.start_session", started)
     (tmp_path / "log.log").write_bytes(b"no log")
-    done = run(*(one.format(tmp=tmp_path) for one in arguments))
+    done = run(*(argument.format(tmp=tmp_path) for argument in arguments))
     assert (done.code, done.out) == (2, "")
-    assert said in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["log.log"]
 
@@ -56,7 +56,7 @@ mode = "overwrite"
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("log.log", "no.log", "p.toml:3: sources.log.path: {tmp}/no.log: no such file, directory or glob match"),
         (
@@ -77,7 +77,7 @@ mode = "overwrite"
     ],
 )
 def test_a_pipeline_that_cannot_run(
-    old: str, new: str, said: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    old: str, new: str, message: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def started(*_: object) -> NoReturn:
         raise AssertionError("Spark was started")
@@ -91,5 +91,5 @@ def test_a_pipeline_that_cannot_run(
     path.write_text(PIPELINE.replace(old, new, 1).format(tmp=tmp_path))
     done = run("run", str(path))
     assert (done.code, done.out) == (2, "")
-    assert said.format(tmp=tmp_path) in done.err
+    assert message.format(tmp=tmp_path) in done.err
     assert done.err.count("\n") == 1

@@ -53,11 +53,11 @@ def test_tables_keep_their_values(run: Run, first: str, second: str, tmp_path: P
     assert run("convert", tmp_path / "in.parquet", tmp_path / "one", "--to", first).code == 0
     text = ["-o", "binary_columns=b"] if first in ("csv", "jsonl") else []
     assert run("convert", tmp_path / "one", tmp_path / "two", "--from", first, "--to", second, *text).code == 0
-    found = pq.read_table(tmp_path / "two") if second == "parquet" else pa.ipc.open_file(tmp_path / "two").read_all()
-    kept = ["i", "s", "b"] if first in ("csv", "jsonl") else TABLE.column_names
-    assert found.select(kept).to_pydict() == TABLE.select(kept).to_pydict()
+    table = pq.read_table(tmp_path / "two") if second == "parquet" else pa.ipc.open_file(tmp_path / "two").read_all()
+    columns = ["i", "s", "b"] if first in ("csv", "jsonl") else TABLE.column_names
+    assert table.select(columns).to_pydict() == TABLE.select(columns).to_pydict()
     if not text:
-        assert found.schema.types == TABLE.schema.types
+        assert table.schema.types == TABLE.schema.types
 
 
 def rows_of(path: Path, query: str = "SELECT * FROM rows") -> list[tuple[Any, ...]]:
@@ -71,7 +71,7 @@ def rows_of(path: Path, query: str = "SELECT * FROM rows") -> list[tuple[Any, ..
 
 @pytest.mark.parametrize("suffix", [".duckdb", ".sqlite"])
 def test_databases_are_read_by_their_own_library(run: Run, suffix: str, tmp_path: Path) -> None:
-    more = {
+    extra_columns = {
         "f": pa.array([1.5, None, -0.0]),
         "u": pa.array([0, None, 2**63 - 1], pa.uint64()),
         "o": pa.array([True, None, False]),
@@ -79,19 +79,20 @@ def test_databases_are_read_by_their_own_library(run: Run, suffix: str, tmp_path
         "n": pa.array([1, None, 3], pa.timestamp("ns", "UTC")),
     }
     pq.write_table(
-        pa.table({**dict(zip(TABLE.column_names, TABLE.columns, strict=True)), **more}), tmp_path / "in.parquet"
+        pa.table({**dict(zip(TABLE.column_names, TABLE.columns, strict=True)), **extra_columns}),
+        tmp_path / "in.parquet",
     )
     target = tmp_path / f"out{suffix}"
     target.write_bytes(b"old")
     result = run("convert", tmp_path / "in.parquet", target, "-O", 'table=my "rows"')
     assert (result.code, result.err) == (0, "")
-    found = rows_of(target, 'SELECT i, s, b, f, u, o, d, CAST(n AS VARCHAR) FROM "my ""rows"""')
+    rows = rows_of(target, 'SELECT i, s, b, f, u, o, d, CAST(n AS VARCHAR) FROM "my ""rows"""')
     last = (-3, 'quote " comma , line \n', b"", -0.0, 2**63 - 1, 0, "x")
-    assert found[0][:7] == (1, "", b"\xff", 1.5, 0, 1, "x")
-    assert found[1] == (None,) * 8
-    assert found[2][:7] == last
-    assert found[0][7].replace("T", " ").rstrip("Z") == "1970-01-01 00:00:00.000000001", "no digit is lost"
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["in.parquet", target.name]
+    assert rows[0][:7] == (1, "", b"\xff", 1.5, 0, 1, "x")
+    assert rows[1] == (None,) * 8
+    assert rows[2][:7] == last
+    assert rows[0][7].replace("T", " ").rstrip("Z") == "1970-01-01 00:00:00.000000001", "no digit is lost"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.parquet", target.name]
 
 
 @pytest.mark.parametrize(
@@ -153,9 +154,9 @@ def test_damage_stops_unless_it_may_be_skipped(run: Run, damaged: Path, tmp_path
     assert len(result.err.splitlines()) == 1
     result = run("convert", damaged, target, "--on-damage", "skip", "--json")
     assert result.code == 3
-    found = json.loads(result.out)
-    assert found["rows"] == len(RECORDS) - 1 == pq.read_table(target).num_rows
-    assert found["skipped"][str(damaged)]["bytes"] == sawlog.verify(damaged).account.damage
+    document = json.loads(result.out)
+    assert document["rows"] == len(RECORDS) - 1 == pq.read_table(target).num_rows
+    assert document["skipped"][str(damaged)]["bytes"] == sawlog.verify(damaged).account.damage
 
 
 def test_a_failure_leaves_nothing_and_keeps_what_was_there(run: Run, damaged: Path, tmp_path: Path) -> None:
@@ -242,6 +243,6 @@ def test_dictionaries_that_differ_from_batch_to_batch(run: Run, tmp_path: Path) 
         table = pa.table({"s": pa.array(part).dictionary_encode()})
         sawlog.write(table, tmp_path / "tree" / str(number), format="deephaven_table", compact_header=True)
     assert run("convert", tmp_path / "tree", tmp_path / "out.arrow").code == 0
-    found = pa.ipc.open_file(tmp_path / "out.arrow").read_all()
-    assert found.column("s").to_pylist() == [value for part in values for value in part]
-    assert pa.types.is_dictionary(found.schema.field("s").type)
+    result_table = pa.ipc.open_file(tmp_path / "out.arrow").read_all()
+    assert result_table.column("s").to_pylist() == [value for part in values for value in part]
+    assert pa.types.is_dictionary(result_table.schema.field("s").type)

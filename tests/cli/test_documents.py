@@ -47,8 +47,8 @@ def test_pages_name_verbs_options_and_views_that_there_are(page: Path) -> None:
         if verb in group.commands:  # or prose, which says what sawlog does
             _, command, _ = group.resolve_command(None, [verb])
             flags = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
-            given = {word.partition("=")[0] for word in words if re.fullmatch(r"--?[a-z][a-z-]*(=.*)?", word)}
-            assert given <= flags | {"--help", "-h", "--driver-class-path"}, verb
+            options = {word.partition("=")[0] for word in words if re.fullmatch(r"--?[a-z][a-z-]*(=.*)?", word)}
+            assert options <= flags | {"--help", "-h", "--driver-class-path"}, verb
         for word, value in pairwise(words):
             if word in ("-o", "--option") and "=" in value:
                 assert value.partition("=")[0] in names, value
@@ -74,7 +74,7 @@ def transcript(page: Path, places: Mapping[str, str]) -> list[tuple[str, str]]:
     for name, place in places.items():
         text = text.replace(name, place)
     blocks = re.findall(r"^```console\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    return [found for block in blocks for found in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)]
+    return [match for block in blocks for match in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)]
 
 
 def shows(page: str, printed: str) -> bool:
@@ -107,13 +107,13 @@ def test_commands_print_what_the_page_shows(
     with worlds.of(page, monkeypatch) as world:
         commands = transcript(ROOT / page, world.places)
         assert len(commands) >= TRANSCRIPTS[page]
-        for command, shown in commands:
+        for command, output in commands:
             if command == "echo $?":
-                assert shown == f"{code}\n"
+                assert output == f"{code}\n"
             elif command.startswith("sawlog "):
                 result = run(*shlex.split(command)[1:])
                 code, printed = result.code, result.out + result.err
-                assert shows(shown, printed), f"{command}\n{printed}"
+                assert shows(output, printed), f"{command}\n{printed}"
             else:
                 done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
-                assert shows(shown, done.stdout + done.stderr), command
+                assert shows(output, done.stdout + done.stderr), command

@@ -97,14 +97,14 @@ def test_an_interrupt_ends_a_verb_quietly(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("verb", "number", "code", "said"),
+    ("verb", "number", "code", "message"),
     [
         *((verb, signal.SIGINT, 130, "interrupted") for verb in ("info", "cat", "verify", "convert", "sql", "follow")),
         ("convert", signal.SIGTERM, 143, "terminated"),
     ],
 )
 def test_a_verb_that_is_ended_says_so_in_a_line(
-    verb: str, number: signal.Signals, code: int, said: str, tmp_path: Path, log: Path
+    verb: str, number: signal.Signals, code: int, message: str, tmp_path: Path, log: Path
 ) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -123,10 +123,10 @@ def test_a_verb_that_is_ended_says_so_in_a_line(
         else:
             writer = pipe.open("wb")  # waits until the verb has come to read
         process.send_signal(number)
-        told = process.stderr.read()
+        output = process.stderr.read()
     if verb != "follow":
         writer.close()
-    assert (process.returncode, told) == (code, f"sawlog: {said}\n")
+    assert (process.returncode, output) == (code, f"sawlog: {message}\n")
     assert sorted(path.name for path in tmp_path.rglob("*")) in ([log.name, "pipe"], [log.name, "out", "pipe"])
 
 
@@ -153,15 +153,15 @@ def test_a_signal_that_another_thread_receives_ends_what_the_main_thread_waits_f
         os.close(writable)
 
     def wait() -> None:
-        other.start()
+        receiver.start()
         os.read(readable, 1)
 
-    other, late = threading.Thread(target=receive), threading.Timer(30, give_up)
+    receiver, late = threading.Thread(target=receive), threading.Timer(30, give_up)
     late.start()
     with pytest.raises(KeyboardInterrupt), raise_on_signals():
         wait()
     late.cancel()
-    other.join()
+    receiver.join()
     assert not given_up.is_set()
     os.close(writable)
     os.close(readable)
@@ -171,12 +171,12 @@ def test_a_signal_that_another_thread_receives_ends_what_the_main_thread_waits_f
 def test_what_a_library_makes_of_the_end_of_a_process_is_no_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], log: Path
 ) -> None:
-    def gone(*_: object, **__: object) -> None:
+    def raise_error(*_: object, **__: object) -> None:
         with contextlib.suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         raise ConnectionRefusedError("the JVM is gone")
 
-    monkeypatch.setattr("sawlog.open", gone)
+    monkeypatch.setattr("sawlog.open", raise_error)
     assert main(["cat", str(log)]) == 130
     assert capsys.readouterr().err == "sawlog: interrupted\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -220,8 +220,8 @@ def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
 def loaded_after(code: str) -> list[str]:
     check = f"import json, sys; {code}; print(json.dumps([m for m in {HEAVY} if m in sys.modules]))"
     output = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True).stdout
-    found: list[Any] = json.loads(output.splitlines()[-1])
-    return found
+    document: list[Any] = json.loads(output.splitlines()[-1])
+    return document
 
 
 @pytest.mark.parametrize(
@@ -319,9 +319,9 @@ def test_a_signal_waits_for_what_spark_takes_back(monkeypatch: pytest.MonkeyPatc
             time.sleep(60)
 
     with raise_on_signals():
-        with pytest.raises(KeyboardInterrupt) as found:
+        with pytest.raises(KeyboardInterrupt) as error:
             command()
-        assert signals.find_exit_code(found.value) == 130
+        assert signals.find_exit_code(error.value) == 130
         assert cluster.taken_back
         assert cluster.stderr.closed
         handler: Any = signal.getsignal(signal.SIGINT)

@@ -89,7 +89,7 @@ def test_binary_is_not_for_a_terminal(
 
 
 @pytest.mark.parametrize(
-    ("query", "kind", "line", "at"),
+    ("query", "kind", "line", "token"),
     [
         ("SELECT 1,\n       nothing more 1\nFROM '{log}'", "Parser", "LINE 2: ", "1"),
         ("SELECT 1\nFROM '{log}' nothing more", "Parser", "LINE 2: FROM '{log}'", "more"),
@@ -98,15 +98,15 @@ def test_binary_is_not_for_a_terminal(
     ],
 )
 def test_an_error_in_sql_keeps_its_lines_and_its_caret(
-    run: Run, log: Path, monkeypatch: pytest.MonkeyPatch, query: str, kind: str, line: str, at: str
+    run: Run, log: Path, monkeypatch: pytest.MonkeyPatch, query: str, kind: str, line: str, token: str
 ) -> None:
     monkeypatch.chdir(log.parent)
     result = run("sql", query.format(log=log.name))
     assert result.code == 2
-    first, *_, shown, caret = result.err.splitlines()
+    first, *_, query_line, caret = result.err.splitlines()
     assert first.startswith(f"sawlog: {kind} Error: ")
-    assert shown.startswith(line.format(log=log.name))
-    assert shown[caret.index("^") :].startswith(at), result.err
+    assert query_line.startswith(line.format(log=log.name))
+    assert query_line[caret.index("^") :].startswith(token), result.err
     assert "\x1b" not in run("sql", "SELECT \x1b[31m").err
 
 
@@ -115,11 +115,11 @@ def test_help_is_whole_at_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("COLUMNS", "80")
     group = typer.main.get_command(app)
     for verb in ("", *group.commands):
-        shown = run(*verb.split(), "--help").out
-        assert [line for line in shown.splitlines() if len(line) > 80 or "\u2026" in line] == [], verb
+        text = run(*verb.split(), "--help").out
+        assert [line for line in text.splitlines() if len(line) > 80 or "\u2026" in line] == [], verb
         if verb:
             _, command, _ = group.resolve_command(None, [verb])
             texts = [parameter.help for parameter in command.params] + command.help.split("\n\n")
             assert [text for text in texts if not text.strip().endswith((".", ":"))] == [], verb
-            words = " ".join(shown.split())
+            words = " ".join(text.split())
             assert [text for text in texts if " ".join(text.split()) not in words] == [], verb

@@ -22,17 +22,17 @@ def test_a_map_is_a_page_in_a_file(run: Run, log: Path, tmp_path: Path) -> None:
     assert text.startswith("<!doctype html>")
     assert "http://" not in text.replace("http://www.w3.org", "")
     assert "https://" not in text
-    assert [one.name for one in page.parent.iterdir()] == ["map.html"]
+    assert [path.name for path in page.parent.iterdir()] == ["map.html"]
 
 
 def test_damage_is_the_exit_code_and_the_data_equal_verify(run: Run, damaged: Path) -> None:
     done = run("map", damaged, "--json")
     assert done.code == 1
-    found = json.loads(done.out)
+    document = json.loads(done.out)
     report = sawlog.verify(damaged)
-    assert found["bytes"] == report.to_dict()["bytes"]
-    assert found["files"][0]["damages"] == report.to_dict()["files"][0]["damages"]
-    assert found["rows"] == report.rows
+    assert document["bytes"] == report.to_dict()["bytes"]
+    assert document["files"][0]["damages"] == report.to_dict()["files"][0]["damages"]
+    assert document["rows"] == report.rows
 
 
 def test_a_map_goes_to_standard_output(run: Run, log: Path) -> None:
@@ -41,20 +41,20 @@ def test_a_map_goes_to_standard_output(run: Run, log: Path) -> None:
 
 def test_o_is_for_options_and_still_names_the_page(run: Run, damaged: Path, tmp_path: Path) -> None:
     page = tmp_path / "map.html"
-    found = run("map", damaged, "-o", "verify_checksums=false", "-o", page)
-    assert found.code == 0, "no checksum is looked at"
+    result = run("map", damaged, "-o", "verify_checksums=false", "-o", page)
+    assert result.code == 0, "no checksum is looked at"
     assert page.exists()
     warning = f"sawlog: warning: -o {page}: names the page with --output; -o is for options of the format\n"
-    assert found.err == warning
+    assert result.err == warning
     assert "unknown option 'a'" in run("map", damaged, "-o", "a=b.html").err
 
 
 def test_open_shows_the_page(run: Run, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", lambda url: bool(shown.append(url)) or len(shown) < 2)
+    urls: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: bool(urls.append(url)) or len(urls) < 2)
     page = tmp_path / "map.html"
     assert run("map", log, "--output", page, "--open").err == ""
-    assert shown == [page.as_uri()]
+    assert urls == [page.as_uri()]
     assert "no browser" in run("map", log, "--output", page, "--open").err
 
 

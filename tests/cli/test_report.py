@@ -107,11 +107,11 @@ def test_a_file_that_changes_before_it_is_hashed_is_refused(tmp_path: Path, monk
     report = Dataset.report
 
     def replaced(dataset: Dataset, *args: Any, **options: Any) -> Any:
-        found = report(dataset, *args, **options)
-        other = tmp_path / "other"
-        other.write_bytes(log.read_bytes()[::-1])
-        other.replace(log)
-        return found
+        verify_report = report(dataset, *args, **options)
+        other_path = tmp_path / "other"
+        other_path.write_bytes(log.read_bytes()[::-1])
+        other_path.replace(log)
+        return verify_report
 
     monkeypatch.setattr(Dataset, "report", replaced)
     with pytest.raises(sawlog.ChangedError):
@@ -148,9 +148,9 @@ def test_a_timeline_has_the_times_of_all_datasets_in_order(run: Run, folder: Pat
     }
     days = [(day["day"], day["column"], day["count"]) for day in timeline["days"] if day["part"] == table]
     missing = {("1970-01-02", "Sent"): 1}
-    whole = ["1970-01-01", "1970-01-02", "1970-01-03"]
+    all_days = ["1970-01-01", "1970-01-02", "1970-01-03"]
     assert sorted(days) == [
-        (day, name, 100 - missing.get((day, name), 0)) for day in whole for name in ("Sent", "When")
+        (day, name, 100 - missing.get((day, name), 0)) for day in all_days for name in ("Sent", "When")
     ]
     text = page.read_text("utf-8")
     assert "Newest 100 of each part" in text

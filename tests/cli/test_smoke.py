@@ -22,14 +22,14 @@ ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", "b", "c"]}
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with something for every verb."""
-    found = tmp_path_factory.mktemp("smoke")
-    sawlog.write(ROWS, found / "milvus", format="milvus_binlog", primary_key="id", tree="backup")
-    sawlog.write(ROWS, found / "columns", format="deephaven_table", types={"name": "String"})
-    (found / "logs").mkdir()
+    directory = tmp_path_factory.mktemp("smoke")
+    sawlog.write(ROWS, directory / "milvus", format="milvus_binlog", primary_key="id", tree="backup")
+    sawlog.write(ROWS, directory / "columns", format="deephaven_table", types={"name": "String"})
+    (directory / "logs").mkdir()
     sawlog.write(
-        ROWS, found / "logs/Ns.T.System.host.2024-05-06.bin.2024-05-06.000000.000-0000", format="deephaven_log"
+        ROWS, directory / "logs/Ns.T.System.host.2024-05-06.bin.2024-05-06.000000.000-0000", format="deephaven_log"
     )
-    return found
+    return directory
 
 
 SMOKE: dict[str, tuple[Sequence[str], str]] = {
@@ -74,8 +74,8 @@ def test_every_verb_is_here() -> None:
 
 def helped() -> list[tuple[str, str]]:
     """Verbs and what the help says of them."""
-    shown = run("--help").stdout.partition("\nLook:")[2].partition("Examples:")[0].splitlines()
-    rows = [line.split(None, 1) for line in shown if line.startswith("  ") and line[2:3].strip()]
+    lines = run("--help").stdout.partition("\nLook:")[2].partition("Examples:")[0].splitlines()
+    rows = [line.split(None, 1) for line in lines if line.startswith("  ") and line[2:3].strip()]
     return [(name, text.strip()) for name, text in rows]
 
 
@@ -90,10 +90,10 @@ def test_the_help_says_of_each_verb_all_that_it_does() -> None:
 @pytest.mark.parametrize("verb", SMOKE)
 def test_options_that_verbs_share_have_a_heading_of_their_own(verb: str) -> None:
     text = run(verb, "--help").stdout
-    own = text.partition("\nOptions:")[2].partition("\nOptions of")[0]
-    assert not re.search(r"^  .*(--format|--view|--columns|--option|--storage|--threads) ", own, re.MULTILINE) or (
-        "--from, --format" in own
-    )
+    shared_options = text.partition("\nOptions:")[2].partition("\nOptions of")[0]
+    assert not re.search(
+        r"^  .*(--format|--view|--columns|--option|--storage|--threads) ", shared_options, re.MULTILINE
+    ) or ("--from, --format" in shared_options)
 
 
 @pytest.mark.spread(2)

@@ -29,7 +29,9 @@ def test_columns_fit_into_the_width_of_the_terminal(natural: list[int], room: in
     widths = fit_widths(natural, room)
     assert 1 <= len(widths) <= len(natural)
     assert sum(widths) + 2 * (len(widths) - 1) <= room
-    assert all(min(width, MIN_WIDTH) <= given <= width for given, width in zip(widths, natural, strict=False))
+    assert all(
+        min(width, MIN_WIDTH) <= column_width <= width for column_width, width in zip(widths, natural, strict=False)
+    )
     if sum(natural) + 2 * (len(natural) - 1) <= room:
         assert widths == natural
 
@@ -86,10 +88,10 @@ def list_starts(text: str, *parts: str) -> list[int]:
 )
 def test_facts_are_aligned_by_the_longest_name(names: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     rows = list(zip(names, ("first", "second"), strict=True))
-    for show, least in ((Page().print_facts, Page.margin), (lambda rows: Page().print_grid("  ", rows), 0)):
+    for show, margin in ((Page().print_facts, Page.margin), (lambda rows: Page().print_grid("  ", rows), 0)):
         show(rows)
         first, second = list_starts(capsys.readouterr().out, "first", "second")
-        assert first == second >= max(least, *map(measure_width, names)) + (not least)
+        assert first == second >= max(margin, *map(measure_width, names)) + (not margin)
 
 
 def test_wide_text_is_wrapped_at_the_edge_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

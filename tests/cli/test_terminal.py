@@ -64,38 +64,38 @@ def on_terminal(*args: object, code: int = 0) -> str:
         for number, name in enumerate(("stdout", "stderr"), 1):
             os.dup2(follower, number)
             patch.setattr(sys, name, terminal)
-        found = main([str(one) for one in args])
+        exit_code = main([str(arg) for arg in args])
         for number, output in enumerate(outputs, 1):
             os.dup2(output, number)
             os.close(output)
     reader.join()
     os.close(leader)
-    assert found == code, text
+    assert exit_code == code, text
     return text.decode().replace("\r\n", "\n").removesuffix("\x1b[0m")
 
 
 @pytest.mark.parametrize("output", ["csv", "jsonl", "table"])
 def test_rows_cannot_command_the_terminal(place: Path, output: str) -> None:
-    shown = on_terminal("cat", place / "trades", "--output", output)
-    assert "owned" in shown
-    assert not OBEYED.findall(shown)
+    screen = on_terminal("cat", place / "trades", "--output", output)
+    assert "owned" in screen
+    assert not OBEYED.findall(screen)
     if output == "jsonl":
-        assert json.loads(shown.splitlines()[0])["text"] == HOSTILE
+        assert json.loads(screen.splitlines()[0])["text"] == HOSTILE
 
 
 @pytest.mark.parametrize("to", ["csv", "jsonl"])
 def test_converted_text_cannot_command_the_terminal(place: Path, to: str) -> None:
-    shown = on_terminal("convert", next(place.glob("rows*")), "-", "--to", to)
-    assert shown.count("owned") == (2 if to == "csv" else 3)
-    assert not OBEYED.findall(shown)
+    screen = on_terminal("convert", next(place.glob("rows*")), "-", "--to", to)
+    assert screen.count("owned") == (2 if to == "csv" else 3)
+    assert not OBEYED.findall(screen)
 
 
 @pytest.mark.parametrize("output", ["csv", "jsonl", "table"])
 def test_answers_of_queries_cannot_command_the_terminal(place: Path, output: str) -> None:
     query = f"""SELECT text, 1 AS "{HOSTILE}" FROM '{place / "trades"}'"""
-    shown = on_terminal("sql", query, "--output", output)
-    assert "owned" in shown
-    assert not OBEYED.findall(shown)
+    screen = on_terminal("sql", query, "--output", output)
+    assert "owned" in screen
+    assert not OBEYED.findall(screen)
 
 
 @pytest.mark.parametrize(
@@ -125,13 +125,13 @@ def test_answers_of_queries_cannot_command_the_terminal(place: Path, output: str
 )
 def test_all_that_verbs_say(place: Path, args: tuple[str, ...], code: int) -> None:
     damaged = next(place.glob("damaged*"))
-    log = next(one for one in place.glob("*.log") if one != damaged)
+    log = next(path for path in place.glob("*.log") if path != damaged)
     filled = [
-        str(place) if one == "." else one.replace("{log}", str(log)).replace("{damaged}", str(damaged)) for one in args
+        str(place) if arg == "." else arg.replace("{log}", str(log)).replace("{damaged}", str(damaged)) for arg in args
     ]
-    shown = on_terminal(*(one.replace("{place}", str(place)) for one in filled), code=code)
-    assert shown
-    assert not OBEYED.findall(shown), shown
+    screen = on_terminal(*(argument.replace("{place}", str(place)) for argument in filled), code=code)
+    assert screen
+    assert not OBEYED.findall(screen), screen
 
 
 def test_what_is_piped_is_what_the_data_says(run: Run, place: Path) -> None:
@@ -151,5 +151,5 @@ def test_a_fault_of_ours_shows_its_message_without_harm(monkeypatch: pytest.Monk
 
 def test_repair_writes_no_bytes_to_a_terminal(place: Path) -> None:
     for destination in ("-", "/dev/stdout"):
-        shown = on_terminal("repair", next(place.glob("damaged*")), destination, code=2)
-        assert "is binary, and stdout is a terminal" in shown
+        screen = on_terminal("repair", next(place.glob("damaged*")), destination, code=2)
+        assert "is binary, and stdout is a terminal" in screen

@@ -35,14 +35,14 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_verify_says_so(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(log)]) == 4
-    said = capsys.readouterr().out
-    assert said.startswith("unsupported ")
-    assert "0 clean, 0 damaged, 1 unsupported" in said
-    assert "100 bytes unsupported" in said
-    assert "expected codec 1, found 77" in said
+    output = capsys.readouterr().out
+    assert output.startswith("unsupported ")
+    assert "0 clean, 0 damaged, 1 unsupported" in output
+    assert "100 bytes unsupported" in output
+    assert "expected codec 1, found 77" in output
     assert main(["verify", str(log), "--json"]) == 4
-    found = json.loads(capsys.readouterr().out)
-    assert (found["damaged"], found["unsupported"], found["bytes"]["unsupported"]) == (False, True, 100)
+    document = json.loads(capsys.readouterr().out)
+    assert (document["damaged"], document["unsupported"], document["bytes"]["unsupported"]) == (False, True, 100)
 
 
 def test_reading_stops_or_goes_on(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,9 +53,9 @@ def test_reading_stops_or_goes_on(log: Path, capsys: pytest.CaptureFixture[str])
     assert main(["cat", str(log), "--on-damage", "fail"]) == 4
     assert "found 77" in capsys.readouterr().err
     assert main(["cat", str(log)]) == 4
-    said = capsys.readouterr()
-    assert "x" * 200 in said.out
-    assert "100 bytes in 1 ranges that this version" in said.err
+    captured = capsys.readouterr()
+    assert "x" * 200 in captured.out
+    assert "100 bytes in 1 ranges that this version" in captured.err
     (row,) = sawlog.read(log, view="damage").to_pylist()
     assert (row["kind"], row["length"]) == (UNSUPPORTED, 100)
 

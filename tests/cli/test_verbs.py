@@ -25,18 +25,18 @@ def test_info_says_format_view_and_schema(run: Run, log: Path) -> None:
     assert "leveldb_log" in result.out
     assert "rows " in result.out
     assert "binary not null" in result.out
-    found = json.loads(run("info", log, "--json", "--view", "damage").out)
-    assert found["size"] == log.stat().st_size
-    assert found["format"] == "leveldb_log"
-    assert [column["name"] for column in found["schema"]] == sawlog.open(log, view="damage").schema.names
-    assert "rows" not in found
+    document = json.loads(run("info", log, "--json", "--view", "damage").out)
+    assert document["size"] == log.stat().st_size
+    assert document["format"] == "leveldb_log"
+    assert [column["name"] for column in document["schema"]] == sawlog.open(log, view="damage").schema.names
+    assert "rows" not in document
 
 
 def test_info_counts_on_request(run: Run, log: Path, torn: Path, damaged: Path) -> None:
     assert json.loads(run("info", log, "--count", "--json").out)["rows"] == len(RECORDS)
-    found = json.loads(run("info", torn, "--count", "--json").out)
-    assert found["rows"] == len(RECORDS) - 1
-    assert found["tails"][str(torn)]["status"] == "torn"
+    document = json.loads(run("info", torn, "--count", "--json").out)
+    assert document["rows"] == len(RECORDS) - 1
+    assert document["tails"][str(torn)]["status"] == "torn"
     result = run("info", damaged, "--count")
     assert result.code == 1
     assert "skipped" in result.err
@@ -97,8 +97,8 @@ def test_cat_fails_on_request(run: Run, damaged: Path) -> None:
 
 
 def test_cat_takes_several_paths(run: Run, log: Path, tmp_path: Path) -> None:
-    other = write_log(tmp_path / "000010.log", [b"other"])
-    assert len(run("cat", log, other, "--json").out.splitlines()) == len(RECORDS) + 1
+    other_log = write_log(tmp_path / "000010.log", [b"other"])
+    assert len(run("cat", log, other_log, "--json").out.splitlines()) == len(RECORDS) + 1
 
 
 def test_verify_says_what_is_clean_torn_and_damaged(run: Run, log: Path, damaged: Path, torn: Path) -> None:
@@ -111,10 +111,10 @@ def test_verify_says_what_is_clean_torn_and_damaged(run: Run, log: Path, damaged
     assert result.code == 1
     assert "checksum_mismatch at byte" in result.out
     assert result.out.splitlines()[-1].startswith("2 files: 1 clean, 1 damaged;")
-    found = json.loads(run("verify", log, damaged, "--json").out)
-    assert [path["damaged"] for path in found["paths"]] == [False, True]
-    assert found["paths"][1]["files"] == [file.to_dict() for file in sawlog.verify(damaged).files]
-    assert sum(found["bytes"].values()) == log.stat().st_size + damaged.stat().st_size
+    document = json.loads(run("verify", log, damaged, "--json").out)
+    assert [path["damaged"] for path in document["paths"]] == [False, True]
+    assert document["paths"][1]["files"] == [file.to_dict() for file in sawlog.verify(damaged).files]
+    assert sum(document["bytes"].values()) == log.stat().st_size + damaged.stat().st_size
 
 
 def test_verify_goes_on_past_what_is_unusable(run: Run, log: Path, tmp_path: Path) -> None:
@@ -123,9 +123,9 @@ def test_verify_goes_on_past_what_is_unusable(run: Run, log: Path, tmp_path: Pat
     assert len(result.err.splitlines()) == 1
     assert "clean" in result.out
     result = run("verify", tmp_path / "nothing", log, "--json")
-    found = json.loads(result.out)
-    assert "no such file" in found["paths"][0]["error"]
-    assert found["paths"][1]["damaged"] is False
+    document = json.loads(result.out)
+    assert "no such file" in document["paths"][0]["error"]
+    assert document["paths"][1]["damaged"] is False
 
 
 def test_verify_lists_every_damage_on_request(run: Run, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_repair_of_ruins(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("format", "code", "said"),
+    ("format", "code", "message"),
     [
         ("leveldb_log", 0, "everything kept"),
         ("filodb_record", 0, "everything kept"),
@@ -202,17 +202,17 @@ def test_repair_of_ruins(run: Run, tmp_path: Path) -> None:
         ("leveldb_database", 2, ""),
     ],
 )
-def test_files_of_no_bytes(run: Run, tmp_path: Path, format: str, code: int, said: str) -> None:
+def test_files_of_no_bytes(run: Run, tmp_path: Path, format: str, code: int, message: str) -> None:
     empty, new = tmp_path / "empty", tmp_path / "new"
     empty.touch()
     assert run("verify", empty, "--format", format).code == code
     result = run("repair", empty, new, "--format", format)
-    assert (result.code, result.out.rpartition("\n")[0].rpartition("\n")[2].partition(";")[0]) == (code, said)
+    assert (result.code, result.out.rpartition("\n")[0].rpartition("\n")[2].partition(";")[0]) == (code, message)
     assert "0 bytes in" not in result.out
     assert new.exists() == (code < 2)
-    told = run("cat", empty, "--format", format).err
-    assert len(told.splitlines()) == (code > 0)
-    assert ("1 damaged place (1 bad_footer)" in told) == (code == 1)
+    error_text = run("cat", empty, "--format", format).err
+    assert len(error_text.splitlines()) == (code > 0)
+    assert ("1 damaged place (1 bad_footer)" in error_text) == (code == 1)
 
 
 def test_repair_of_a_directory(run: Run, log: Path, damaged: Path, tmp_path: Path) -> None:
@@ -259,11 +259,11 @@ def test_options_are_described_from_their_dataclass() -> None:
 
 
 def test_formats_lists_views_and_options(run: Run) -> None:
-    found: dict[str, Any] = {one["name"]: one for one in json.loads(run("formats", "--json").out)["formats"]}
-    assert set(found) >= {*sawlog.formats(), "parquet", "arrow", "csv", "jsonl"}
+    formats: dict[str, Any] = {format["name"]: format for format in json.loads(run("formats", "--json").out)["formats"]}
+    assert set(formats) >= {*sawlog.formats(), "parquet", "arrow", "csv", "jsonl"}
     for name, format in sawlog.formats().items():
-        assert found[name]["views"] == dict(format.views)
-        assert all(option["doc"] for option in found[name]["read_options"] + found[name]["write_options"]), name
+        assert formats[name]["views"] == dict(format.views)
+        assert all(option["doc"] for option in formats[name]["read_options"] + formats[name]["write_options"]), name
     assert "verify_checksums = true" in run("formats", "leveldb_log").out
     assert run("formats", "nope").code == 2
 
@@ -283,13 +283,13 @@ def test_an_option_without_a_description_has_no_line_for_it(run: Run, monkeypatc
 
 
 def test_warm_up_makes_an_archive_where_spark_is(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = tmp_path / "spark-classes.jsa"
-    monkeypatch.setattr(jvm, "make_archive", lambda: made)
-    said = run("warm-up")
-    assert said.code == 0
-    assert "nothing to do" in said.out or "compiled" in said.out
-    assert str(made) in said.out
-    assert json.loads(run("warm-up", "--json").out) == {"kernels": MODE, "archive": str(made)}
+    path = tmp_path / "spark-classes.jsa"
+    monkeypatch.setattr(jvm, "make_archive", lambda: path)
+    result = run("warm-up")
+    assert result.code == 0
+    assert "nothing to do" in result.out or "compiled" in result.out
+    assert str(path) in result.out
+    assert json.loads(run("warm-up", "--json").out) == {"kernels": MODE, "archive": str(path)}
     assert json.loads(run("warm-up", "leveldb_log", "--json").out) == {"kernels": MODE}
     assert run("warm-up", "nope").code == 2
 
@@ -297,7 +297,7 @@ def test_warm_up_makes_an_archive_where_spark_is(run: Run, monkeypatch: pytest.M
 def test_warm_up_says_why_there_is_no_archive(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(Path(__file__).parent))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    said = run("warm-up")
-    assert said.code == 0
-    assert "none: Java makes no archive" in said.out
+    result = run("warm-up")
+    assert result.code == 0
+    assert "none: Java makes no archive" in result.out
     assert json.loads(run("warm-up", "--json").out) == {"kernels": MODE, "archive": None}

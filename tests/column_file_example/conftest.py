@@ -9,11 +9,11 @@ import pytest
 
 from tests.plugins import installed_package
 
-HERE = Path(__file__).parent
-EXAMPLE = HERE.parents[1] / "examples" / "column_file"
+FOLDER = Path(__file__).parent
+EXAMPLE = FOLDER.parents[1] / "examples" / "column_file"
 
 
 @pytest.fixture(scope="package", autouse=True)
 def installed() -> Iterator[None]:
-    with installed_package("sawlog_column_file", [str(HERE / "installed"), str(EXAMPLE)]):
+    with installed_package("sawlog_column_file", [str(FOLDER / "installed"), str(EXAMPLE)]):
         yield

@@ -18,7 +18,7 @@ from sawlog.testing import Laws, Mutation, Sample, Span, check
 from sawlog.testing.mutations import bend_bytes, change_file
 
 Row = tuple[int, float]
-ONE = [[(1, 0.5), (2, -1.0), (7, float("nan"))]]
+SINGLE_GROUP = [[(1, 0.5), (2, -1.0), (7, float("nan"))]]
 SEVERAL = [[(1, 0.5), (2, 1.5)], [], [(3, 2.5), (3, 0.0), (4, -0.0)], [(5, 1e300)]]
 
 
@@ -68,7 +68,7 @@ def sample(name: str, groups: Sequence[Sequence[Row]]) -> Sample:
 
 def below(sample: Sample, dice: Random) -> Mutation:
     """A group changed, and written again with right checksums."""
-    groups = [group_bytes(group) for group in (ONE if sample.name == "one" else SEVERAL)]
+    groups = [group_bytes(group) for group in (SINGLE_GROUP if sample.name == "one" else SEVERAL)]
     index = dice.randrange(len(groups))
     groups[index] = bend_bytes(groups[index], dice)
     return change_file(sample, sample.file_name, encode(groups), f"group {index} below its checksums")
@@ -82,7 +82,7 @@ class TestLaws(Laws):
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:
-        return [sample("one", ONE), sample("several", SEVERAL)]
+        return [sample("one", SINGLE_GROUP), sample("several", SEVERAL)]
 
 
 def test_it_is_recognised_and_read_in_ranges(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_it_is_recognised_and_read_in_ranges(tmp_path: Path) -> None:
     dataset = sawlog.open(path)
     assert dataset.format.name == "column_file"
     assert dataset.info() == {"groups": 4}
-    assert [one.extent for one in dataset.fragments(30)] == [(0, 36), (36, 48), (84, 16 + 96 + 12)]
+    assert [fragment.extent for fragment in dataset.fragments(30)] == [(0, 36), (36, 48), (84, 16 + 96 + 12)]
     assert dataset.to_table().equals(table(SEVERAL))
     assert sawlog.read(path, columns=["_offset"]).column(0).to_pylist() == [4, 12, 36, 44, 52, 84]
 
@@ -112,7 +112,7 @@ def test_groups_without_wanted_times_are_not_read(
     path = tmp_path / "a.scf"
     path.write_bytes(encode([group_bytes(group) for group in SEVERAL]))
     dataset = sawlog.open(path, filters=[condition])
-    assert [one.extent for one in dataset.fragments()] == extents
+    assert [fragment.extent for fragment in dataset.fragments()] == extents
     assert dataset.to_table()["time"].to_pylist() == times
 
 

@@ -30,7 +30,7 @@ KEY, SEQUENCE, OPERATION = map(pc.field, ("key", "sequence", "operation"))
 
 
 @pytest.fixture(scope="module")
-def everything() -> pa.Table:
+def all_writes() -> pa.Table:
     return sawlog.read(SHOP, view="writes")
 
 
@@ -70,26 +70,26 @@ EXPRESSIONS = {
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
-def test_expressions_choose_what_arrow_chooses(everything: pa.Table, name: str) -> None:
+def test_expressions_choose_what_arrow_chooses(all_writes: pa.Table, name: str) -> None:
     expression = EXPRESSIONS[name]
-    expected = everything.filter(expression)
+    expected = all_writes.filter(expression)
     assert sawlog.read(SHOP, view="writes", filter=expression) == expected
     dataset = sawlog.open(SHOP, view="writes")
     assert dataset.to_table(filter=expression) == expected
     assert dataset.count_rows(filter=expression) == expected.num_rows
-    chosen = dataset.to_table(columns=["value"], filter=expression)
-    assert chosen == expected.select(["value"])
+    table = dataset.to_table(columns=["value"], filter=expression)
+    assert table == expected.select(["value"])
     twice = sawlog.open(SHOP, view="writes", filter=expression, filters=[("sequence", "<", 5000)])
     assert twice.to_table(filter=OPERATION == "put") == expected.filter((SEQUENCE < 5000) & (OPERATION == "put"))
 
 
-def test_lists_of_lists_are_alternatives(everything: pa.Table) -> None:
-    found = sawlog.read(
+def test_lists_of_lists_are_alternatives(all_writes: pa.Table) -> None:
+    table = sawlog.read(
         SHOP, view="writes", filters=[[("sequence", "<", 3)], [("sequence", "in", [9, 10]), ("operation", "=", "put")]]
     )
-    assert found["sequence"].to_pylist() == [1, 2, 9, 10]
+    assert table["sequence"].to_pylist() == [1, 2, 9, 10]
     assert sawlog.read(SHOP, view="writes", filters=[[("sequence", "<", 3)]]).num_rows == 2
-    assert sawlog.read(SHOP, view="writes", filters=[]) == everything
+    assert sawlog.read(SHOP, view="writes", filters=[]) == all_writes
 
 
 def test_what_is_no_expression_of_the_columns_is_refused() -> None:
@@ -101,16 +101,16 @@ def test_what_is_no_expression_of_the_columns_is_refused() -> None:
         sawlog.open(SHOP, view="writes", filter=[("sequence", "=", 1)])
 
 
-def test_columns_are_computed_by_expressions(everything: pa.Table) -> None:
+def test_columns_are_computed_by_expressions(all_writes: pa.Table) -> None:
     shop = sawlog.open(SHOP, view="writes")
     sequence, key = pc.field("sequence"), pc.field("key")
     columns = {"twice": sequence * 2, "bytes": pc.binary_length(key), "key": key, "one": pc.scalar(1)}
     expected = pa.table(
         {
-            "twice": pc.multiply(everything["sequence"], 2),
-            "bytes": pc.binary_length(everything["key"]),
-            "key": everything["key"],
-            "one": pa.array([1] * everything.num_rows, pa.int64()),
+            "twice": pc.multiply(all_writes["sequence"], 2),
+            "bytes": pc.binary_length(all_writes["key"]),
+            "key": all_writes["key"],
+            "one": pa.array([1] * all_writes.num_rows, pa.int64()),
         }
     )
     for table in (
@@ -125,22 +125,22 @@ def test_columns_are_computed_by_expressions(everything: pa.Table) -> None:
     late = shop.to_table(columns={"n": sequence - 22000}, filter=recent)
     assert pc.min(late["n"]).as_py() == 1
     assert late.num_rows == shop.count_rows(recent)
-    assert shop.to_table(columns={"one": pc.scalar(1)}).num_rows == everything.num_rows
+    assert shop.to_table(columns={"one": pc.scalar(1)}).num_rows == all_writes.num_rows
     assert shop.to_table(columns={"n": sequence}, filter=sequence < 0).num_rows == 0
     computed = sawlog.open(SHOP, view="writes", columns=columns)
     assert computed.schema.names == list(columns)
     assert computed.head(3) == computed.to_table().slice(0, 3)
-    assert len(computed) == everything.num_rows
+    assert len(computed) == all_writes.num_rows
     assert computed.to_table(columns=["bytes"]) == computed.to_table().select(["bytes"])
 
 
 def test_only_what_expressions_need_is_decoded() -> None:
     decoded: list[list[str]] = []
-    whole = WriteRange.decode
+    decode = WriteRange.decode
 
     def noted(self: WriteRange, schema: pa.Schema, findings: object) -> Iterator[pa.RecordBatch]:
         decoded.append(schema.names)
-        return whole(self, schema, findings)  # type: ignore[arg-type]
+        return decode(self, schema, findings)  # type: ignore[arg-type]
 
     with patch.object(WriteRange, "decode", noted):
         shop = sawlog.open(SHOP, view="writes", use_threads=False)
@@ -152,7 +152,7 @@ def test_only_what_expressions_need_is_decoded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "message"),
     [
         ({"a": "key"}, "expected a name and a pyarrow.compute.Expression"),
         ({1: pc.field("key")}, "expected a name and a pyarrow.compute.Expression"),
@@ -163,10 +163,10 @@ def test_only_what_expressions_need_is_decoded() -> None:
         ({"a": pc.field("key").cast(pa.int64())}, "Failed to parse string"),
     ],
 )
-def test_wrong_columns_are_one_clear_line(columns: object, said: str) -> None:
+def test_wrong_columns_are_one_clear_line(columns: object, message: str) -> None:
     with pytest.raises(sawlog.SawlogError) as error:
         sawlog.open(SHOP, view="writes").to_table(columns=columns)  # type: ignore[arg-type]
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -177,27 +177,27 @@ def test_a_filter_of_another_kind_is_one_clear_line() -> None:
             work(filter="key = 1")
 
 
-def test_scanners_and_batch_sizes(everything: pa.Table) -> None:
+def test_scanners_and_batch_sizes(all_writes: pa.Table) -> None:
     scanner = sawlog.open(SHOP, view="writes").scanner(columns=["key"], batch_size=1000)
-    assert scanner.projected_schema == scanner.schema == pa.schema([everything.schema.field("key")])
+    assert scanner.projected_schema == scanner.schema == pa.schema([all_writes.schema.field("key")])
     assert max(batch.num_rows for batch in scanner.to_batches()) == 1000
-    assert scanner.to_table() == everything.select(["key"])
-    assert scanner.head(3) == everything.select(["key"]).slice(0, 3)
-    assert scanner.count_rows() == everything.num_rows
-    assert pa.table(scanner) == everything.select(["key"])
+    assert scanner.to_table() == all_writes.select(["key"])
+    assert scanner.head(3) == all_writes.select(["key"]).slice(0, 3)
+    assert scanner.count_rows() == all_writes.num_rows
+    assert pa.table(scanner) == all_writes.select(["key"])
     assert max(b.num_rows for b in sawlog.open(SHOP, view="writes").to_batches(batch_size=7)) == 7
 
 
-def test_length_iteration_and_faces(everything: pa.Table) -> None:
+def test_length_iteration_and_faces(all_writes: pa.Table) -> None:
     dataset = sawlog.open(SHOP, view="writes")
-    assert len(dataset) == everything.num_rows
-    assert pa.Table.from_batches(iter(dataset)) == everything
+    assert len(dataset) == all_writes.num_rows
+    assert pa.Table.from_batches(iter(dataset)) == all_writes
     assert dataset
     assert dataset.to_pandas()["key"][0] == b"user:000000"
-    shown = dataset._repr_html_()
-    assert "<th>sequence</th>" in shown
-    assert shown.count("<tr>") == 12
-    assert "user:000000" in shown
+    html = dataset._repr_html_()
+    assert "<th>sequence</th>" in html
+    assert html.count("<tr>") == 12
+    assert "user:000000" in html
 
 
 COLUMNS = pa.schema([("a", pa.int64()), ("b", pa.binary()), ("s", pa.string()), ("x", pa.float64()), ("t", pa.bool_())])
@@ -221,7 +221,7 @@ COMPARE: list[Callable[[Any, Any], Any]] = [
 @st.composite
 def comparisons(draw: st.DrawFn) -> Any:
     name = draw(st.sampled_from(sorted(VALUES)))
-    value = draw(VALUES[name].filter(lambda one: one is not None))
+    value = draw(VALUES[name].filter(lambda sample: sample is not None))
     sides = [pc.field(name), pc.scalar(value)]
     return draw(st.sampled_from(COMPARE))(*(sides if draw(st.booleans()) else reversed(sides)))
 
@@ -240,25 +240,30 @@ EXPRESSION = st.recursive(
 @given(EXPRESSION, st.lists(st.fixed_dictionaries(VALUES), max_size=8))
 def test_what_is_pruned_by_holds_for_every_row_that_is_kept(expression: Any, rows: list[dict[str, Any]]) -> None:
     batch = pa.RecordBatch.from_pylist(rows, COLUMNS)
-    kept = batch.filter(expression)
+    matches = batch.filter(expression)
     query = bind_query([], expression, COLUMNS, COLUMNS)
-    assert str(filter_batch(query, batch).to_pylist()) == str(kept.to_pylist())  # NaN equals nothing
-    assert str(filter_batch(And(tuple(iterate_conditions(query))), kept).to_pylist()) == str(kept.to_pylist())
+    assert str(filter_batch(query, batch).to_pylist()) == str(matches.to_pylist())  # NaN equals nothing
+    assert str(filter_batch(And(tuple(iterate_conditions(query))), matches).to_pylist()) == str(matches.to_pylist())
 
 
 def test_comparisons_that_must_hold_are_found() -> None:
     a, b = pc.field("a"), pc.field("b")
 
-    def found(expression: Any) -> list[tuple[str, str, Any]]:
+    def list_conditions(expression: Any) -> list[tuple[str, str, Any]]:
         return [
-            (one.column, one.op, one.value) for one in iterate_conditions(bind_query([], expression, COLUMNS, COLUMNS))
+            (condition.column, condition.op, condition.value)
+            for condition in iterate_conditions(bind_query([], expression, COLUMNS, COLUMNS))
         ]
 
-    assert found((a >= 5) & (pc.scalar(9) > a) & (b == b"x")) == [("a", ">=", 5), ("a", "<", 9), ("b", "=", b"x")]
-    assert found(a.isin([1, 2]) & (pc.starts_with(b, b"x") | b.is_null())) == [("a", "in", [1, 2])]
-    assert found(b.is_valid() & (pc.field("a") > pc.field("a"))) == [("b", "is not null", None)]
-    assert found((a >= 5) | (b == b"x")) == []
-    assert found(~(a >= 5)) == []
+    assert list_conditions((a >= 5) & (pc.scalar(9) > a) & (b == b"x")) == [
+        ("a", ">=", 5),
+        ("a", "<", 9),
+        ("b", "=", b"x"),
+    ]
+    assert list_conditions(a.isin([1, 2]) & (pc.starts_with(b, b"x") | b.is_null())) == [("a", "in", [1, 2])]
+    assert list_conditions(b.is_valid() & (pc.field("a") > pc.field("a"))) == [("b", "is not null", None)]
+    assert list_conditions((a >= 5) | (b == b"x")) == []
+    assert list_conditions(~(a >= 5)) == []
 
 
 @pytest.fixture
@@ -266,30 +271,30 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str] | int]:
     """What was decoded: which columns, and how many rows of them."""
     from sawlog.dataset.dataset import Fragment
 
-    seen: dict[str, Any] = {"columns": set(), "rows": 0}
-    whole = Fragment.to_batches
+    work: dict[str, Any] = {"columns": set(), "rows": 0}
+    to_batches = Fragment.to_batches
 
     def counted(self: Any, findings: Any = None) -> Any:
-        seen["columns"] |= set(self.projection.decoded.names)
-        for batch in whole(self, findings):
-            seen["rows"] += batch.num_rows
+        work["columns"] |= set(self.projection.decoded.names)
+        for batch in to_batches(self, findings):
+            work["rows"] += batch.num_rows
             yield batch
 
     monkeypatch.setattr(Fragment, "to_batches", counted)
-    return seen
+    return work
 
 
 def test_polars_pushes_columns_rows_and_limits_down(
-    everything: pa.Table, decoded: dict[str, Any], samples: dict[str, Path]
+    all_writes: pa.Table, decoded: dict[str, Any], samples: dict[str, Path]
 ) -> None:
     frame = sawlog.polars.scan(SHOP, view="writes")
-    found = frame.filter(pl.col("sequence") > 22_000).select("key").collect()
-    assert found["key"].to_list() == everything.filter(SEQUENCE > 22_000)["key"].to_pylist()
+    rows = frame.filter(pl.col("sequence") > 22_000).select("key").collect()
+    assert rows["key"].to_list() == all_writes.filter(SEQUENCE > 22_000)["key"].to_pylist()
     assert decoded["columns"] == {"key", "sequence"}
     decoded["columns"].clear()
-    assert frame.select(pl.len()).collect().item() == everything.num_rows
+    assert frame.select(pl.len()).collect().item() == all_writes.num_rows
     assert len(decoded["columns"]) <= 1
-    assert frame.collect().height == everything.num_rows
+    assert frame.collect().height == all_writes.num_rows
     decoded["rows"] = 0
     assert sawlog.polars.scan(samples["leveldb_log"], format="leveldb_log").head(5).collect().height == 5
     assert decoded["rows"] < 100_000
@@ -318,16 +323,16 @@ print(sawlog.duckdb.sql(f"select count(*) from '{path}' r, '{path}#writes' w whe
 """
 
 
-def test_duckdb_pushes_columns_and_rows_down(everything: pa.Table) -> None:
+def test_duckdb_pushes_columns_and_rows_down(all_writes: pa.Table) -> None:
     # In a process of its own: DuckDB's module complains on leaving one.
     done = subprocess.run([sys.executable, "-c", DUCKDB, str(SHOP)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("[")]  # the others are of a progress bar
-    expected = everything.filter((SEQUENCE > 22_000) & (OPERATION == "put"))
+    expected = all_writes.filter((SEQUENCE > 22_000) & (OPERATION == "put"))
     assert lines[0] == f"[({pc.count(expected['key'])},)]"
     assert lines[1] == f"['key', 'operation', 'sequence'] {expected.num_rows}"
-    assert lines[2] == f"[({pc.count(everything['key'])},)]"
-    assert lines[3] == f"[({everything.num_rows},)] ['sequence']"
+    assert lines[2] == f"[({pc.count(all_writes['key'])},)]"
+    assert lines[3] == f"[({all_writes.num_rows},)] ['sequence']"
     assert lines[4] == "[(3903,)]"
 
 

@@ -28,23 +28,23 @@ def test_several_databases_are_named_by_commands(nested: Path) -> None:
 
 def test_each_part_of_a_folder_is_verified(folder: Path, run: Run) -> None:
     report = sawlog.verify(folder)
-    assert [Path(one.path).relative_to(folder).as_posix() for one in report.parts] == [
+    assert [Path(part.path).relative_to(folder).as_posix() for part in report.parts] == [
         "db",
         "db/inner",
         "logs",
         "milvus",
     ]
     assert report.verdict is sawlog.Verdict.CLEAN
-    assert report.rows == sum(one.rows for one in report.parts) == 9 + 3 + 2 * sawlog.verify(folder / "db/inner").rows
-    assert [one.path for one in report.skipped if one.reason == "of no known format"] == [str(folder / "notes.txt")]
+    assert report.rows == sum(part.rows for part in report.parts) == 9 + 3 + 2 * sawlog.verify(folder / "db/inner").rows
+    assert [file.path for file in report.skipped if file.reason == "of no known format"] == [str(folder / "notes.txt")]
     damage_file(folder / "logs" / "000007.log")
     damaged = sawlog.verify(folder)
-    assert [one.verdict.value for one in damaged.parts] == ["clean", "clean", "damaged", "clean"]
-    shown = run("verify", folder)
-    assert shown.code == 1
-    assert " in 4 parts: " in shown.out
-    found = json.loads(run("verify", folder, "--json").out)["paths"]
-    assert [(Path(one["path"]).name, one["format"], one["damaged"]) for one in found] == [
+    assert [part.verdict.value for part in damaged.parts] == ["clean", "clean", "damaged", "clean"]
+    result = run("verify", folder)
+    assert result.code == 1
+    assert " in 4 parts: " in result.out
+    reports = json.loads(run("verify", folder, "--json").out)["paths"]
+    assert [(Path(row["path"]).name, row["format"], row["damaged"]) for row in reports] == [
         ("db", "leveldb_database", False),
         ("inner", "leveldb_database", False),
         ("logs", "leveldb_log", True),
@@ -76,15 +76,15 @@ def test_damage_of_a_database_inside_another_counts(nested: Path, run: Run) -> N
 def test_options_go_to_the_parts_that_have_them(folder: Path, run: Run) -> None:
     assert sawlog.verify(folder, salvage="damaged", format="leveldb_log").rows > 0
     assert len(sawlog.verify(folder, as_of="2100-01-01T00:00:00Z").parts) == 4
-    assert all("as_of" in one.reason for one in sawlog.verify(folder, as_of="then").skipped if one.missed)
-    assert sum(one.missed for one in sawlog.verify(folder, as_of="then").skipped) == 3
+    assert all("as_of" in file.reason for file in sawlog.verify(folder, as_of="then").skipped if file.missed)
+    assert sum(file.missed for file in sawlog.verify(folder, as_of="then").skipped) == 3
     with pytest.raises(OptionError, match="unknown option 'nothing'"):
         sawlog.verify(folder, nothing=1)
     with pytest.raises(OptionError, match="unknown option 'nothing'"):
         sawlog.verify(folder / "logs", nothing=1)
     assert run("ls", folder, "-o", "nothing=1").code == 2
     part = next(
-        one for one in json.loads(run("ls", folder, "-o", "table=1", "--json").out)["parts"] if one["rows"] == 3
+        part for part in json.loads(run("ls", folder, "-o", "table=1", "--json").out)["parts"] if part["rows"] == 3
     )
     assert part["command"].endswith(" -o table=1")
 
@@ -124,7 +124,9 @@ def test_each_collection_of_a_root_is_drawn(tmp_path: Path, run: Run) -> None:
         drawn = sorted(path.name for path in output.parent.iterdir())
         assert drawn == [*(f"map-{page}.html" for page in pages), "map.html"]
         documents = [json.loads(line) for line in run("map", directory, "--json").out.splitlines()]
-        assert [one["rows"] for one in documents] == ([460, 1500, 9] if directory.name == "folder" else [460, 1500])
+        assert [document["rows"] for document in documents] == (
+            [460, 1500, 9] if directory.name == "folder" else [460, 1500]
+        )
         shutil.rmtree(output.parent)
     refused = run("map", tmp_path / "folder" / "a", "--output", "-")
     assert (refused.code, refused.err.count("-o table=")) == (2, 2)
@@ -146,11 +148,11 @@ def test_a_part_that_cannot_be_drawn_costs_itself(folder: Path, tmp_path: Path, 
 
 
 def test_each_part_of_a_folder_is_described(folder: Path, run: Run) -> None:
-    shown = run("info", folder, "--count")
-    assert shown.code == 0
-    assert "4 parts, " in shown.out
-    found = json.loads(run("info", folder, "--json").out)["parts"]
-    assert [Path(one["paths"][0]).name for one in found] == ["db", "inner", "logs", "milvus"]
+    result = run("info", folder, "--count")
+    assert result.code == 0
+    assert "4 parts, " in result.out
+    parts = json.loads(run("info", folder, "--json").out)["parts"]
+    assert [Path(row["paths"][0]).name for row in parts] == ["db", "inner", "logs", "milvus"]
 
 
 def test_a_folder_is_repaired_part_by_part(tmp_path: Path, run: Run) -> None:
@@ -158,17 +160,17 @@ def test_a_folder_is_repaired_part_by_part(tmp_path: Path, run: Run) -> None:
     write_records(root / "logs" / "000007.log", [b"x" * 100] * 9)
     sawlog.write(pa.table({"key": [b"a"], "value": [b"b"]}), root / "tables" / "000009.ldb", format="leveldb_table")
     sawlog.write(pa.table({"n": [1, 2]}), root / "N.T.bin", format="deephaven_log")
-    shown = run("repair", root, tmp_path / "new")
-    assert (shown.code, sawlog.verify(tmp_path / "new").rows) == (0, 12), shown.out
-    assert "everything kept" in shown.out
+    result = run("repair", root, tmp_path / "new")
+    assert (result.code, sawlog.verify(tmp_path / "new").rows) == (0, 12), result.out
+    assert "everything kept" in result.out
 
 
 def test_what_is_not_repaired_is_lost(folder: Path, tmp_path: Path, run: Run) -> None:
     sawlog.write(pa.table({"n": [1, 2]}), folder / "cols", format="deephaven_table")
-    shown = run("repair", folder, tmp_path.with_name(f"{tmp_path.name}-new"))
-    assert shown.code == 3
-    assert "something lost" in shown.out
-    assert "which is not repaired" in shown.out
+    result = run("repair", folder, tmp_path.with_name(f"{tmp_path.name}-new"))
+    assert result.code == 3
+    assert "something lost" in result.out
+    assert "which is not repaired" in result.out
 
 
 def test_tables_without_a_manifest_are_no_less_than_their_log(nested: Path, run: Run) -> None:
@@ -187,13 +189,13 @@ def test_a_query_over_several_collections_says_how_to_choose(tmp_path: Path, run
         rows = pa.table({"pk": list(range(id))})
         sawlog.write(rows, root, format="milvus_binlog", collection_id=id, first_id=id * 1000)
     query = f"SELECT count(*) AS n FROM '{root}'"
-    shown = run("sql", query)
-    assert (shown.code, shown.out) == (2, "")
-    assert str(root) in shown.err
-    assert "2 tables" in shown.err
-    assert "Invalid Input" not in shown.err
+    result = run("sql", query)
+    assert (result.code, result.out) == (2, "")
+    assert str(root) in result.err
+    assert "2 tables" in result.err
+    assert "Invalid Input" not in result.err
     for id in (101, 102):
-        assert f"-o table={id}" in shown.err
-        chosen = run("sql", query, "-o", f"table={id}", "--json")
-        assert (chosen.code, json.loads(chosen.out)) == (0, {"n": id}), chosen.err
+        assert f"-o table={id}" in result.err
+        outcome = run("sql", query, "-o", f"table={id}", "--json")
+        assert (outcome.code, json.loads(outcome.out)) == (0, {"n": id}), outcome.err
     assert run("sql", f"SELECT count(*) FROM '{root}#collections'").code == 0

@@ -63,13 +63,13 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     lock = threading.Lock()
 
     def counted(name: str) -> None:
-        whole = getattr(MemoryFileSystem, name)
+        method = getattr(MemoryFileSystem, name)
 
         def call(self: Any, path: str, *args: Any, **settings: Any) -> Any:
             with lock:
                 counts[name] += 1
                 counts[f"{name} {path.rpartition('/')[2]}"] += 1
-            return whole(self, path, *args, **settings)
+            return method(self, path, *args, **settings)
 
         monkeypatch.setattr(MemoryFileSystem, name, call)
 
@@ -118,19 +118,20 @@ def logs(tmp_path: Path) -> str:
 
 def answers(path: str, **options: Any) -> list[Any]:
     """Rows, entries, damage and accounts, or what is wrong, of `fail` and `skip`."""
-    found: list[Any] = []
+    results: list[Any] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for view in ("rows", "frames", "commands", "damage"):
             for policy in ("fail", "skip"):
                 try:
                     dataset = sawlog.open(path, view=view, on_damage=policy, provenance=True, **options)
-                    found += [dataset.schema, dataset.to_table(), dataset.fragments(100)]
+                    results += [dataset.schema, dataset.to_table(), dataset.fragments(100)]
                 except SawlogError as error:
-                    found.append(str(error))
-        found.append(sawlog.verify(path, **options))
+                    results.append(str(error))
+        results.append(sawlog.verify(path, **options))
     return [
-        [pickle.dumps((one.path, one.extent)) for one in each] if isinstance(each, list) else each for each in found
+        [pickle.dumps((fragment.path, fragment.extent)) for fragment in each] if isinstance(each, list) else each
+        for each in results
     ]
 
 
@@ -152,9 +153,9 @@ def test_what_has_changed_is_looked_into(logs: str, change: str, monkeypatch: py
     if change == "rewritten":
         sawlog.write(pa.table({"k": ["a", "b"]}), path, format="deephaven_log")
     elif change == "grown":
-        other = Path(f"{logs}/Trades.bin.000004").read_bytes()
+        data = Path(f"{logs}/Trades.bin.000004").read_bytes()
         with open(path, "ab") as file:
-            file.write(other[-20:])
+            file.write(data[-20:])
     elif change == "gone":
         os.unlink(path)
     else:
@@ -178,10 +179,10 @@ def test_a_file_that_was_written_just_now_is_not_kept(tmp_path: Path, monkeypatc
 def test_a_damaged_index_is_not_used(logs: str) -> None:
     sawlog.index(logs)
     place = Path(logs, INDEX_NAME)
-    whole = place.read_bytes()
+    file_data = place.read_bytes()
     expected = sawlog.open(logs, on_damage="skip").schema
-    for at in range(0, len(whole), 97):
-        for data in (whole[:at], whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :]):
+    for offset in range(0, len(file_data), 97):
+        for data in (file_data[:offset], file_data[:offset] + bytes([file_data[offset] ^ 4]) + file_data[offset + 1 :]):
             place.write_bytes(data)
             with pytest.warns(IndexWarning, match="the index is not used"):
                 assert sawlog.open(logs, on_damage="skip", index=True).schema == expected
@@ -199,14 +200,14 @@ def test_what_only_looks_like_an_index_is_not_used(logs: str, step: int) -> None
     """The digest is right, what it covers is not: one byte of the table after the other is changed."""
     sawlog.index(logs)
     place = Path(logs, INDEX_NAME)
-    whole = place.read_bytes()
+    data = place.read_bytes()
     start = len(MAGIC) + 32
     outcomes: Counter[str] = Counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = sawlog.open(logs, on_damage="skip").to_table()
-        for at in range(start, len(whole), step):
-            place.write_bytes(forged(whole[start:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]))
+        for offset in range(start, len(data), step):
+            place.write_bytes(forged(data[start:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :]))
             try:
                 assert sawlog.open(logs, on_damage="skip", index=True).to_table() == expected
                 outcomes["same"] += 1
@@ -221,20 +222,20 @@ def test_who_writes_an_index_is_trusted(tmp_path: Path) -> None:
     (file,) = Storage().find(path)
     place = tmp_path / "index"
 
-    def kept(facts: IndexedFileFacts, **options: Any) -> list[int]:
+    def read_numbers(facts: IndexedFileFacts, **options: Any) -> list[int]:
         settings = repr(DeephavenLog().choose_file_options(ReadOptions()))
         place.write_bytes(Index.of({file: facts}, settings).to_bytes())
-        found: list[int] = sawlog.read(path, index=place, **options)["i"].to_pylist()
-        return found
+        values: list[int] = sawlog.read(path, index=place, **options)["i"].to_pylist()
+        return values
 
     wrong = IndexedFileFacts({}, measured=True, limits={"i": (pa.scalar(7), pa.scalar(9))})
-    assert kept(wrong, filters=[("i", "<", 5)]) == []
-    assert kept(wrong, filters=[("i", "<", 8)]) == kept(wrong) == [0, 1, 2], "limits are no filters"
+    assert read_numbers(wrong, filters=[("i", "<", 5)]) == []
+    assert read_numbers(wrong, filters=[("i", "<", 8)]) == read_numbers(wrong) == [0, 1, 2], "limits are no filters"
     deleted = IndexedFileFacts({LAYOUT: pack_numbers([file.size])}, measured=True)
-    assert kept(deleted) == []
-    assert kept(deleted, deletes="ignore") == [0, 1, 2]
+    assert read_numbers(deleted) == []
+    assert read_numbers(deleted, deletes="ignore") == [0, 1, 2]
     Path(path).write_bytes(Path(path).read_bytes())
-    assert kept(wrong, filters=[("i", "<", 5)]) == kept(deleted) == [0, 1, 2], (
+    assert read_numbers(wrong, filters=[("i", "<", 5)]) == read_numbers(deleted) == [0, 1, 2], (
         "it counts for the state that it was made of"
     )
 
@@ -248,9 +249,9 @@ def header(path: str) -> bytes:
 def test_a_header_that_is_not_the_files_is_noticed(tmp_path: Path) -> None:
     path = write_trades(str(tmp_path), 1, 0)
     (file,) = Storage().find(path)
-    other = write_trades(str(tmp_path), 2, 0, ("j",))
+    other_file = write_trades(str(tmp_path), 2, 0, ("j",))
     place = tmp_path / "index"
-    place.write_bytes(Index.of({file: IndexedFileFacts({HEADER: header(other)})}).to_bytes())
+    place.write_bytes(Index.of({file: IndexedFileFacts({HEADER: header(other_file)})}).to_bytes())
     for view in ("rows", "frames"):
         with pytest.raises(ChangedError, match="the header is not the one that the read was planned by"):
             sawlog.open(path, index=place, view=view).to_table()
@@ -298,11 +299,11 @@ def test_an_object_store(s3: dict[str, Any], tmp_path: Path) -> None:
 def test_on_the_command_line(run: Run, logs: str, tmp_path: Path) -> None:
     place = tmp_path / "the.index"
     assert "8 files of deephaven_log in the index" in run("index", logs, "--output", str(place)).out
-    shown = run("cat", logs, "--json", "-o", f"index={place}")
-    assert shown.out == run("cat", logs, "--json").out
+    result = run("cat", logs, "--json", "-o", f"index={place}")
+    assert result.out == run("cat", logs, "--json").out
     assert not Path(logs, INDEX_NAME).exists()
     run("index", logs)
-    assert run("cat", logs, "--json", "-o", "index=true").out == shown.out
+    assert run("cat", logs, "--json", "-o", "index=true").out == result.out
     assert run("index", str(tmp_path / "missing")).code == 2
 
 
@@ -333,8 +334,8 @@ def make_inserts(start: int) -> pa.Table:
 
 
 def keys(start: int) -> pa.Table:
-    found = [b"%06d" % number for number in range(start, start + 3)]
-    return pa.table({"key": pa.array(found, pa.binary()), "value": pa.array([bytes(99)] * 3, pa.binary())})
+    numbers = [b"%06d" % number for number in range(start, start + 3)]
+    return pa.table({"key": pa.array(numbers, pa.binary()), "value": pa.array([bytes(99)] * 3, pa.binary())})
 
 
 def instant(milliseconds: int) -> dt.datetime:
@@ -378,7 +379,7 @@ def put_one(root: str, name: str, number: int) -> None:
 
 
 @pytest.fixture(params=GROUPS)
-def some(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+def named_root(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     name, root = request.param, str(tmp_path / "some")
     for number in range(1, 5):
         put_one(root, name, number)
@@ -395,17 +396,17 @@ def read_intact(root: str, name: str, **settings: Any) -> pa.Table:
 def check_same(root: str, name: str) -> None:
     """With the index as without it."""
     conditions = GROUPS[name][3]
-    for filters in ([], *([one] for one in conditions), [[one] for one in conditions]):
+    for filters in ([], *([condition] for condition in conditions), [[condition] for condition in conditions]):
         expected = read_intact(root, name, filters=filters)
-        found = read_intact(root, name, filters=filters, index=True)
-        assert found.schema == expected.schema
-        assert found.to_pylist().__repr__() == expected.to_pylist().__repr__(), filters
+        table = read_intact(root, name, filters=filters, index=True)
+        assert table.schema == expected.schema
+        assert table.to_pylist().__repr__() == expected.to_pylist().__repr__(), filters
 
 
 @pytest.mark.spread(3)
 @pytest.mark.parametrize("statistics", [False, True])
-def test_every_format_is_read_by_an_index_as_without_one(some: tuple[str, str], statistics: bool) -> None:
-    name, root = some
+def test_every_format_is_read_by_an_index_as_without_one(named_root: tuple[str, str], statistics: bool) -> None:
+    name, root = named_root
     try:
         done = sawlog.index(root, format=name, statistics=statistics)
     except OptionError:
@@ -436,7 +437,7 @@ def followed(root: str, name: str, **settings: Any) -> tuple[str, int]:
         follower = Follower.of(dataset.contents, [root], dataset.scan, StreamOptions())
         end = follower.find_latest(Offset())
         fragments = follower.list_fragments(Offset(), end)
-    batches = [batch for one in fragments for batch in one.to_batches(Findings("skip"))]
+    batches = [batch for fragment in fragments for batch in fragment.to_batches(Findings("skip"))]
     return json.dumps(end.to_json()), sum(batch.num_rows for batch in batches)
 
 
@@ -467,17 +468,17 @@ def test_a_stream_asks_a_store_for_no_file_that_an_index_knows(
     fsspec.filesystem("memory").put(f"{tmp_path}/", remote, recursive=True)
     sawlog.index(remote, format=name, statistics=True)
     requests.clear()
-    found = followed(remote, name, index=True)
+    answer = followed(remote, name, index=True)
     # The four files are read for their rows, and the index is read once.
     assert requests["cat_file"] == 5
     requests.clear()
-    assert followed(remote, name) == found
+    assert followed(remote, name) == answer
     assert requests["cat_file"] >= 4
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_files_are_left_out_by_their_limits(some: tuple[str, str]) -> None:
-    name, root = some
+def test_files_are_left_out_by_their_limits(named_root: tuple[str, str]) -> None:
+    name, root = named_root
     sawlog.index(root, format=name, statistics=True)
     for condition in GROUPS[name][3]:
         dataset = sawlog.open(root, format=name, filters=[condition], index=True)
@@ -499,17 +500,17 @@ def test_statistics_count_for_reads_by_the_same_options(tmp_path: Path) -> None:
     root = str(tmp_path)
     put_one(root, "deephaven_log", 1)
     sawlog.index(root, statistics=True)
-    asked: dict[str, Any] = {"filters": [("pk", ">", 99)], "index": True}
-    assert not sawlog.open(root, **asked).fragments()
-    assert not sawlog.open(root, deletes="ignore", **asked).fragments()
-    assert sawlog.open(root, verify_checksums=False, **asked).fragments()
+    settings: dict[str, Any] = {"filters": [("pk", ">", 99)], "index": True}
+    assert not sawlog.open(root, **settings).fragments()
+    assert not sawlog.open(root, deletes="ignore", **settings).fragments()
+    assert sawlog.open(root, verify_checksums=False, **settings).fragments()
 
 
 def test_damaged_and_unfinished_files_have_no_statistics(logs: str) -> None:
     sawlog.index(logs, statistics=True)
     settings: dict[str, Any] = {"index": True, "filters": [("i", "<", 0)], "on_damage": "skip"}
-    found = {fragment.path.rpartition("0")[2] for fragment in sawlog.open(logs, **settings).fragments()}
-    assert found == {"3", "5", "6"}, "whose damage is reported"
+    names = {fragment.path.rpartition("0")[2] for fragment in sawlog.open(logs, **settings).fragments()}
+    assert names == {"3", "5", "6"}, "whose damage is reported"
     assert answers(logs, index=True) == answers(logs)
     assert sawlog.index(logs).read == 0, "they are not read again"
 
@@ -540,9 +541,9 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     paths: list[str] = []
     scan = plan.scan
 
-    def watched(file: File, *rest: Any, **settings: Any) -> plan.CutLayout:
+    def watched(file: File, *arguments: Any, **settings: Any) -> plan.CutLayout:
         paths.append(file.path)
-        return scan(file, *rest, **settings)
+        return scan(file, *arguments, **settings)
 
     monkeypatch.setattr("sawlog.deephaven.log.dataset.scan", watched)
     return paths
@@ -573,12 +574,12 @@ def test_large_files_are_cut_by_the_index(name: str, samples: dict[str, Path], t
     sawlog.index(root, statistics=True)
     size = place.stat().st_size
     for task_bytes in (2 << 20, 5 << 20):
-        (whole,) = sawlog.open(root).fragments(None)
+        (whole_fragment,) = sawlog.open(root).fragments(None)
         fragments = sawlog.open(root, index=True).fragments(task_bytes)
         assert size // (task_bytes + CUT_BYTES) <= len(fragments) <= size // task_bytes + 2
-        assert max(one.size for one in fragments) < task_bytes + (3 << 20)
-        assert sum(one.extent[1] for one in fragments) == whole.extent[1]
-        batches = [batch for one in fragments for batch in one.to_batches()]
+        assert max(fragment.size for fragment in fragments) < task_bytes + (3 << 20)
+        assert sum(fragment.extent[1] for fragment in fragments) == whole_fragment.extent[1]
+        batches = [batch for fragment in fragments for batch in fragment.to_batches()]
         assert pa.Table.from_batches(batches) == sawlog.read(root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Storage, "open", None)

@@ -251,11 +251,11 @@ def test_a_file_opened_by_itself_asks_nothing_of_its_neighbours(
     format: str, mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Operations of the system are counted, and functions."""
-    asked: list[str] = []
+    requests: list[str] = []
     later = time.time() + 60
     monkeypatch.setattr(time, "time", lambda: later)  # as though nobody had written there for a minute
     for name in ("scandir", "listdir", "stat"):
-        monkeypatch.setattr(os, name, noted(name, getattr(os, name), asked))
+        monkeypatch.setattr(os, name, noted(name, getattr(os, name), requests))
     work = []
     for count in (FEW, MANY):
         directory = tmp_path / str(count)
@@ -265,10 +265,10 @@ def test_a_file_opened_by_itself_asks_nothing_of_its_neighbours(
             (directory / mark).write_text("[Version]\nrocksdb_version=9.0\n")
         paths = sorted(directory.glob("*0*"))[:8]
         sawlog.read(paths[0], format=format)  # which imports
-        asked.clear()
+        requests.clear()
         entered = calls(lambda: [sawlog.read(path, format=format) for path in paths])  # noqa: B023
-        work.append((len(asked), entered))
-        assert asked.count("scandir") + asked.count("listdir") == 0
+        work.append((len(requests), entered))
+        assert requests.count("scandir") + requests.count("listdir") == 0
     assert work[0][0] == work[1][0]
     assert work[1][1] <= LIMIT * work[0][1]
 

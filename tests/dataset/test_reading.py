@@ -47,7 +47,7 @@ def test_what_reads_a_fragment_is_released_with_it(samples: dict[str, Path], nam
             for fragment in dataset.fragments(1 << 20):
                 for _ in fragment.to_batches():
                     pass
-        assert [one for one in gc.get_objects() if isinstance(one, ChainWalk | SpanWalk)] == []
+        assert [object_ for object_ in gc.get_objects() if isinstance(object_, ChainWalk | SpanWalk)] == []
     finally:
         gc.enable()
 
@@ -71,12 +71,12 @@ def test_reading_counting_and_checking_are_the_work_of_all_threads(
     from sawlog.leveldb.log.walk import LogRange
 
     workers: set[str] = set()
-    whole = LogRange.decode
+    decode_range = LogRange.decode
 
     def decode(self: LogRange, schema: pa.Schema, findings: object) -> Iterator[pa.RecordBatch]:
         workers.add(threading.current_thread().name.partition("_")[0])
         time.sleep(0.001)
-        return whole(self, schema, findings)  # type: ignore[arg-type]
+        return decode_range(self, schema, findings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(LogRange, "decode", decode)
     dataset = sawlog.open(samples["leveldb_log"], format="leveldb_log", use_threads=2)
@@ -101,12 +101,12 @@ print(len(os.listdir("/proc/self/task")) - before)
 
 @pytest.mark.spread(2)
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists threads there")
-@pytest.mark.parametrize("wanted", ["rows", "latest", "filter", "columns"])
-def test_one_thread_is_one_thread(tmp_path: Path, wanted: str) -> None:
+@pytest.mark.parametrize("thread_count", ["rows", "latest", "filter", "columns"])
+def test_one_thread_is_one_thread(tmp_path: Path, thread_count: str) -> None:
     """Arrow's own threads are not started either: they may hold Python's memory when the call has come back."""
     batch = struct.pack("<QIBB", 1, 1, 1, 1) + b"k" + b"\1v"
     (tmp_path / "000007.log").write_bytes(write(batch, batch))
-    command = [sys.executable, "-c", ALONE, str(tmp_path / "000007.log"), wanted]
+    command = [sys.executable, "-c", ALONE, str(tmp_path / "000007.log"), thread_count]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "0\n"
 
 
@@ -122,19 +122,19 @@ def damage(path: Path, places: range) -> Path:
 def test_damage_is_told_as_by_one_thread(samples: dict[str, Path], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.dataset.scanning.MAX_LISTED", 100)
     path = damage(samples["leveldb_log"], range(200_000, 14_000_000, 10_001))
-    found = []
+    outcomes = []
     for threads in (1, 3):
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as warning_records:
             warnings.simplefilter("always")
             table = sawlog.read(path, format="leveldb_log", on_damage="skip", use_threads=threads)
         report = sawlog.verify(path, format="leveldb_log", use_threads=threads)
-        found.append((table, [str(one.message) for one in told], report.to_dict()))
+        outcomes.append((table, [str(record.message) for record in warning_records], report.to_dict()))
         with pytest.raises(sawlog.DamageError) as failed:
             sawlog.read(path, format="leveldb_log", use_threads=threads)
-        found[-1] = (*found[-1], failed.value.damage)
-    assert found[0] == found[1]
-    assert len(found[0][1]) == 1, "one remark per file"
-    assert len(found[0][2]["files"][0]["damages"]) == 100
+        outcomes[-1] = (*outcomes[-1], failed.value.damage)
+    assert outcomes[0] == outcomes[1]
+    assert len(outcomes[0][1]) == 1, "one remark per file"
+    assert len(outcomes[0][2]["files"][0]["damages"]) == 100
     results = [run("verify", path, "--format", "leveldb_log", "--threads", n) for n in (1, 2)]
     assert results[0] == results[1]
 
@@ -186,12 +186,12 @@ class Work:
 @pytest.mark.parametrize("threads", [2, 4])
 def test_no_more_results_are_in_flight_than_twice_the_threads(steps: int, threads: int) -> None:
     work = Work(steps, threads)
-    found = []
+    results = []
     for item, result in map_ordered(range(12), work, threads):
         work.take()
-        found.append(result)
+        results.append(result)
         assert item == result[0]
-    assert found == [(item, step) for item in range(12) for step in range(steps)]
+    assert results == [(item, step) for item in range(12) for step in range(steps)]
     assert work.most <= 2 * threads
     assert work.most_working == threads, "all of them have worked, and no others"
     assert work.closed == 12
@@ -223,10 +223,10 @@ def test_nothing_new_is_begun_when_the_consumer_stops() -> None:
         next(results)
         work.take()
     results.close()
-    begun = work.made
-    assert begun <= 4 + 6
+    begin_count = work.made
+    assert begin_count <= 4 + 6
     time.sleep(0.05)
-    assert work.made == begun
+    assert work.made == begin_count
     assert work.closed >= 1
 
 
@@ -241,11 +241,11 @@ def test_errors_come_in_their_turn() -> None:
             raise ValueError("the work")
 
     for source, error in ((range(1, 9), ValueError), (items(), ValueError)):
-        found = []
+        numbers = []
         results = map_ordered(source, work, 2)
         with pytest.raises(error, match="the work"):
-            found.extend(result for _, result in results)
-        assert found == [] or found == [10, 20]
+            numbers.extend(result for _, result in results)
+        assert numbers == [] or numbers == [10, 20]
     results = map_ordered(items(), lambda item: iter([item]), 2)
     assert [next(results), next(results)] == [(1, 1), (2, 2)]
     with pytest.raises(OSError, match="the plan"):
@@ -253,14 +253,14 @@ def test_errors_come_in_their_turn() -> None:
 
 
 def test_what_is_to_be_taken_back_has_ended_when_an_error_is_raised() -> None:
-    begun, failed, ended = threading.Event(), threading.Event(), []
+    start_event, failed, ended = threading.Event(), threading.Event(), []
 
     def move(item: int) -> None:
         if item:
-            begun.wait()
+            start_event.wait()
             failed.set()
             raise OSError("no answer")
-        begun.set()
+        start_event.set()
         failed.wait()
         time.sleep(0.05)
         ended.append(item)

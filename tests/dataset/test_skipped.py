@@ -36,7 +36,7 @@ def database(tmp_path: Path) -> Path:
 
 def test_tables_beside_a_log_are_told_and_make_the_answer_incomplete(database: Path) -> None:
     dataset = sawlog.open(database, view="writes")
-    skipped = {Path(one.path).name: one for one in dataset.skipped}
+    skipped = {Path(file.path).name: file for file in dataset.skipped}
     tables = [name for name in skipped if name.endswith(".ldb")]
     assert set(skipped) == {p.name for p in database.iterdir()} - {Path(f.path).name for f in dataset.files} - {
         ".hidden"
@@ -60,22 +60,22 @@ def test_an_answer_that_is_complete_is_without_a_warning(database: Path) -> None
 
 
 def test_reports_have_what_was_not_read(database: Path, tmp_path: Path) -> None:
-    expected = {one.path for one in sawlog.open(database).skipped}
-    assert {one.path for one in sawlog.verify(database).skipped} == expected
-    expected = {one.path for one in sawlog.open(database, format="leveldb_log").skipped}
+    expected = {file.path for file in sawlog.open(database).skipped}
+    assert {file.path for file in sawlog.verify(database).skipped} == expected
+    expected = {file.path for file in sawlog.open(database, format="leveldb_log").skipped}
     report = sawlog.repair(database, tmp_path / "saved", format="leveldb_log")
-    assert {one.path for one in report.skipped} == expected
-    assert {one["path"] for one in report.to_dict()["skipped"]} == expected
+    assert {file.path for file in report.skipped} == expected
+    assert {file["path"] for file in report.to_dict()["skipped"]} == expected
 
 
 def test_commands_tell_it(run: Run, database: Path, tmp_path: Path) -> None:
     as_logs = ("--format", "leveldb_log")
-    expected = {one.path for one in sawlog.open(database, format="leveldb_log").skipped}
+    expected = {file.path for file in sawlog.open(database, format="leveldb_log").skipped}
     for verb in ("info", "verify"):
         assert "not read  " in run(verb, database, *as_logs).out
-        found = json.loads(run(verb, database, *as_logs, "--json").out)
-        found = found["paths"][0] if verb == "verify" else found
-        assert {one["path"] for one in found["skipped"]} == expected
+        document = json.loads(run(verb, database, *as_logs, "--json").out)
+        document = document["paths"][0] if verb == "verify" else document
+        assert {file["path"] for file in document["skipped"]} == expected
     assert "more were not read" in run("cat", database, *as_logs, "--limit", 1).err
     converted = run("convert", database, tmp_path / "rows.parquet", "--from", "leveldb_log", "--json")
     assert (converted.code, "more were not read" in converted.err) == (3, True)  # rows of the path are left out
@@ -96,11 +96,11 @@ def test_a_view_without_files_is_told_apart_from_a_path_without_logs(run: Run, d
 
 @pytest.mark.parametrize("format", ["deephaven_log", "filodb_record", "leveldb_log"])
 def test_foreign_files_are_told_by_every_format_that_goes_by_names(format: str, tmp_path: Path) -> None:
-    chosen = sawlog.formats()[format]
+    format_object = sawlog.formats()[format]
     foreign = [sawlog.storage.File(str(tmp_path / "README.md"), 7, explicit=False)]
-    assert chosen.select(foreign, "rows") == []
-    assert explain_unselected(chosen, [], foreign, Scan()) == [
-        sawlog.Skipped(foreign[0].path, f"not a {chosen.title}", 7)
+    assert format_object.select(foreign, "rows") == []
+    assert explain_unselected(format_object, [], foreign, Scan()) == [
+        sawlog.Skipped(foreign[0].path, f"not a {format_object.title}", 7)
     ]
 
 
@@ -135,9 +135,9 @@ def test_warnings_point_at_the_line_that_called(database: Path) -> None:
         lambda: dataset.scanner().to_table(),
     )
     for call in calls:
-        with pytest.warns(sawlog.DamageWarning) as given:
+        with pytest.warns(sawlog.DamageWarning) as warning_records:
             call()
-        assert {one.filename for one in given} == {__file__}
+        assert {record.filename for record in warning_records} == {__file__}
 
 
 def test_bytes_decide_what_a_file_next_to_a_database_is(run: Run, tmp_path: Path) -> None:

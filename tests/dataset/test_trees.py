@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.datase
 
 
 def files_below(path: Path) -> list[str]:
-    return sorted(one.relative_to(path).as_posix() for one in path.rglob("*") if one.is_file())
+    return sorted(file_path.relative_to(path).as_posix() for file_path in path.rglob("*") if file_path.is_file())
 
 
 def test_each_part_of_a_folder_is_converted(folder: Path, tmp_path_factory: pytest.TempPathFactory, run: Run) -> None:
@@ -82,36 +82,36 @@ def test_each_collection_becomes_a_file_and_is_compared(tmp_path: Path, run: Run
 
 
 def test_two_folders_are_compared_part_by_part(folder: Path, tmp_path: Path, run: Run) -> None:
-    other = tmp_path.with_name(f"{tmp_path.name}-other")
-    shutil.copytree(folder, other)
+    other_path = tmp_path.with_name(f"{tmp_path.name}-other")
+    shutil.copytree(folder, other_path)
     rows = sawlog.verify(folder).rows
-    same = run("diff", folder, other)
-    assert (same.code, f"equal: 4 of 4 parts equal, {rows} rows" in same.out) == (0, True)
-    write_records(other / "logs" / "000007.log", [b"x" * 100] * 8 + [b"y"])
-    shutil.rmtree(other / "milvus")
-    shutil.copytree(folder / "logs", other / "more")
-    done = run("diff", folder, other)
+    result = run("diff", folder, other_path)
+    assert (result.code, f"equal: 4 of 4 parts equal, {rows} rows" in result.out) == (0, True)
+    write_records(other_path / "logs" / "000007.log", [b"x" * 100] * 8 + [b"y"])
+    shutil.rmtree(other_path / "milvus")
+    shutil.copytree(folder / "logs", other_path / "more")
+    done = run("diff", folder, other_path)
     assert done.code == 1
     assert f"only in {folder}: milvus" in done.out
-    assert f"only in {other}: more" in done.out
+    assert f"only in {other_path}: more" in done.out
     assert '+ row 8  {"record":"y"}' in done.out
     assert f"different: 2 of 5 parts equal, {rows - 4} rows" in done.out
-    document = json.loads(run("diff", folder, other, "--json").out)
+    document = json.loads(run("diff", folder, other_path, "--json").out)
     assert [(part["part"], part["different"]) for part in document["parts"]] == [
         ("db", False),
         ("db/inner", False),
         ("logs", True),
     ]
     assert (document["different"], document["only_a"], document["only_b"]) == (True, ["milvus"], ["more"])
-    keyless = json.loads(run("diff", folder, other, "--key", "key", "--json").out)
+    keyless = json.loads(run("diff", folder, other_path, "--key", "key", "--json").out)
     assert list(keyless["errors"]) == ["logs"]
 
 
 def test_a_part_stays_itself_where_the_others_are_gone(folder: Path, tmp_path: Path, run: Run) -> None:
     """One dataset below a path is named as among several."""
-    other = tmp_path.with_name(f"{tmp_path.name}-other")
-    shutil.copytree(folder / "logs", other / "logs")
-    document = json.loads(run("diff", folder, other, "--json").out)
+    other_path = tmp_path.with_name(f"{tmp_path.name}-other")
+    shutil.copytree(folder / "logs", other_path / "logs")
+    document = json.loads(run("diff", folder, other_path, "--json").out)
     assert [part["part"] for part in document["parts"]] == ["logs"]
     assert document["only_a"] == ["db", "db/inner", "milvus"]
 
@@ -122,7 +122,7 @@ def test_a_part_that_cannot_be_opened_is_named_by_info(folder: Path, run: Run) -
     assert "1 part, " in done.out
     assert "3 not read" in done.out
     document = json.loads(run("info", folder, "-o", "as_of=then", "--json").out)
-    assert [len(document["parts"]), sum(one["missed"] for one in document["skipped"])] == [1, 3]
+    assert [len(document["parts"]), sum(file["missed"] for file in document["skipped"])] == [1, 3]
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -181,8 +181,8 @@ def test_tables_of_one_folder_are_parts(tmp_path: Path, run: Run) -> None:
     report = sawlog.verify(source)
     assert [part.rows for part in report.parts] == [2, 3]
     for verb in ("verify", "info", "report"):
-        more = ["--output", tmp_path / "report.html"] if verb == "report" else []
-        assert run(verb, source, *more).code == 0, verb
+        extra_arguments = ["--output", tmp_path / "report.html"] if verb == "report" else []
+        assert run(verb, source, *extra_arguments).code == 0, verb
     assert run("convert", source, new).code == 0
     assert files_below(new) == ["Market.Quotes.parquet", "Market.Trades.parquet"]
     assert sawlog.verify(source, namespace="Market", table="Trades").rows == 3

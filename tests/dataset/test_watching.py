@@ -40,10 +40,10 @@ def test_rows_are_delivered_once_as_they_are_written(tmp_path: Path) -> None:
     saved = json.loads(json.dumps(watch.positions))
     data = (tmp_path / "000002.log").read_bytes()
     add(tmp_path / "000002.log", b"e" * 100)
-    whole = (tmp_path / "000002.log").read_bytes()
-    (tmp_path / "000002.log").write_bytes(whole[: len(data) + 50])
+    file_data = (tmp_path / "000002.log").read_bytes()
+    (tmp_path / "000002.log").write_bytes(file_data[: len(data) + 50])
     assert look(watch) == [], "what is not finished waits"
-    (tmp_path / "000002.log").write_bytes(whole)
+    (tmp_path / "000002.log").write_bytes(file_data)
     assert look(watch) == [b"e" * 100]
     assert look(sawlog.open(tmp_path, format="leveldb_log").watch(saved)) == [b"e" * 100]
 
@@ -52,10 +52,10 @@ def test_what_is_watched_may_be_anywhere(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     path = Path("000001.log")
     add(path, b"a")
-    there = path.read_bytes()
+    data = path.read_bytes()
     url = f"memory://{tmp_path.name}"
     write_records(f"{url}/000001.log", [b"a"])
-    watches = [sawlog.open(place, format="leveldb_log").watch() for place in (".", path, tmp_path, there, url)]
+    watches = [sawlog.open(place, format="leveldb_log").watch() for place in (".", path, tmp_path, data, url)]
     for watch in watches:
         assert look(watch) == [b"a"]
         assert look(watch) == []
@@ -163,22 +163,22 @@ def test_cat_follows_a_log_that_rotates_and_says_when_one_is_replaced(tmp_path: 
 SHOP = str(Path(__file__).parents[2] / "examples" / "data" / "shop")
 
 
-def shown(run: Run, *args: object) -> list[dict[str, object]]:
+def cat_rows(run: Run, *args: object) -> list[dict[str, object]]:
     result = run("cat", SHOP, "--view", "writes", "--json", *args)
     assert result.code == 0, result.err
     return [json.loads(line) for line in result.out.splitlines()]
 
 
 def test_cat_shows_the_last_rows_and_some_rows(run: Run) -> None:
-    every = sawlog.read(SHOP, view="writes")["sequence"].to_pylist()
-    assert [row["sequence"] for row in shown(run, "--tail", 3)] == every[-3:]
-    assert shown(run, "--tail", 0) == []
-    some = [row["sequence"] for row in shown(run, "--sample", 50)]
-    assert len(set(some)) == 50
-    assert some == sorted(some)
-    assert set(some) <= set(every)
-    assert max(some) > 15_000, "from everywhere"
-    assert len(shown(run, "--sample", 100_000, "--columns", "sequence")) == len(every)
+    values = sawlog.read(SHOP, view="writes")["sequence"].to_pylist()
+    assert [row["sequence"] for row in cat_rows(run, "--tail", 3)] == values[-3:]
+    assert cat_rows(run, "--tail", 0) == []
+    sequences = [row["sequence"] for row in cat_rows(run, "--sample", 50)]
+    assert len(set(sequences)) == 50
+    assert sequences == sorted(sequences)
+    assert set(sequences) <= set(values)
+    assert max(sequences) > 15_000, "from everywhere"
+    assert len(cat_rows(run, "--sample", 100_000, "--columns", "sequence")) == len(values)
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_cat_shows_the_last_rows_and_some_rows(run: Run) -> None:
 )
 def test_filters_know_patterns_and_nulls(run: Run, condition: str, expected: object) -> None:
     rows = sawlog.read(SHOP, view="writes").select(["key", "value"]).to_pylist()
-    wanted = [row for row in rows if expected(row["key"].decode(), row["value"])]  # type: ignore[operator]
-    found = shown(run, "--filter", condition, "--columns", "key")
-    assert [row["key"] for row in found] == [row["key"].decode() for row in wanted]
+    result_rows = [row for row in rows if expected(row["key"].decode(), row["value"])]  # type: ignore[operator]
+    matching_rows = cat_rows(run, "--filter", condition, "--columns", "key")
+    assert [row["key"] for row in matching_rows] == [row["key"].decode() for row in result_rows]
 
 
 def test_bad_patterns_are_told(run: Run) -> None:
@@ -226,19 +226,21 @@ def test_queries_and_their_errors_are_shown(tmp_path: Path) -> None:
     log[1000] ^= 1
     (tmp_path / "1.log").write_bytes(log)
     damaged = f"SELECT count(*) FROM '{tmp_path}/1.log#writes'"
-    asked = [
+    queries = [
         [f"SELECT operation, count(*) AS n FROM '{SHOP}#writes' GROUP BY ALL ORDER BY n"],
         ["SELECT max(sequence) AS m FROM shop", "--table", f"shop={SHOP}#writes"],
         ["SELEC 1"],
         [damaged],
         [damaged, "--on-damage", "skip"],
     ]
-    command = [sys.executable, "-c", SQL, json.dumps(asked)]
+    command = [sys.executable, "-c", SQL, json.dumps(queries)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     *rows, last, counted, codes = done.stdout.splitlines()
     counts = sawlog.read(SHOP, view="writes")["operation"].value_counts().to_pylist()
-    expected = sorted(({"operation": one["values"], "n": one["counts"]} for one in counts), key=lambda one: one["n"])
+    expected = sorted(
+        ({"operation": count["values"], "n": count["counts"]} for count in counts), key=lambda row: row["n"]
+    )
     assert [json.loads(line) for line in rows] == expected
     assert (last, list(json.loads(counted)), codes) == ('{"m":22489}', ["count_star()"], "[0, 0, 2, 1, 0]")
     errors = done.stderr.splitlines()
@@ -255,8 +257,8 @@ def test_shells_complete_names(shell: str) -> None:
     def answer(*words: str) -> str:
         """What the shell is given."""
         line = " ".join(["sawlog", *words])
-        known = {"COMP_WORDS": line, "COMP_CWORD": str(len(words)), "_TYPER_COMPLETE_ARGS": line}
-        environment = {**os.environ, **known, "_SAWLOG_COMPLETE": f"complete_{shell}"}
+        variables = {"COMP_WORDS": line, "COMP_CWORD": str(len(words)), "_TYPER_COMPLETE_ARGS": line}
+        environment = {**os.environ, **variables, "_SAWLOG_COMPLETE": f"complete_{shell}"}
         environment["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
         command = [sys.executable, "-c", "from sawlog.cli.app import app; app(prog_name='sawlog')"]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout

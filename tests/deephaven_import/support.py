@@ -46,8 +46,8 @@ class Logs:
         with Logger(self.directory, SCHEMA, clock=lambda: self.seconds, **named) as logger:
             yield logger
 
-    def write(self, start: int, stop: int, **where: str) -> Path:
-        with self.begin(**where) as logger:
+    def write(self, start: int, stop: int, **settings: str) -> Path:
+        with self.begin(**settings) as logger:
             logger.write(batch(start, stop))
         return Path(logger.files[0])
 

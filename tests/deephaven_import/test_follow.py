@@ -55,8 +55,8 @@ def test_following_takes_turns(logs: Logs, db: Path, slept: list[float]) -> None
     assert lags[-1] == 0 < lags[-2]
     assert not slept, "there was always more"
     assert sum(look.done.rows for look in looks) == 31_000
-    whole = sum(path.stat().st_size for path in logs.directory.iterdir())
-    assert whole * 0.99 < sum(look.done.bytes for look in looks) < whole
+    total_bytes = sum(path.stat().st_size for path in logs.directory.iterdir())
+    assert total_bytes * 0.99 < sum(look.done.bytes for look in looks) < total_bytes
     assert read_intraday(db) == [*range(21_000), *range(5000)]
     assert read_intraday(db, "U") == list(range(5000))
 
@@ -75,7 +75,7 @@ def test_rows_come_with_the_next_look(logs: Logs, db: Path, slept: list[float]) 
         logger.command(1)
     assert [look.done.rows for look in islice(looks, 2)] == [0, 0]
     assert len(slept) == 5
-    assert all(99 < one <= 100 for one in slept)
+    assert all(99 < seconds <= 100 for seconds in slept)
 
 
 def test_a_table_that_is_locked_keeps_no_other(logs: Logs, db: Path) -> None:
@@ -126,10 +126,10 @@ def test_a_look_costs_no_more_the_more_there_were(
     assert read_intraday(db) == list(range(120))
 
 
-@pytest.mark.parametrize("given", [{"max_bytes": 0}, {"on_unstorable": "drop"}, {"max_byte": 1}])
-def test_options_that_cannot_be(logs: Logs, db: Path, given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{"max_bytes": 0}, {"on_unstorable": "drop"}, {"max_byte": 1}])
+def test_options_that_cannot_be(logs: Logs, db: Path, options: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
-        next(follow_logs(None, logs.directory, db, **given))
+        next(follow_logs(None, logs.directory, db, **options))
 
 
 @pytest.mark.parametrize("length", [None, 0, 100])
@@ -139,12 +139,12 @@ def test_the_record_of_a_later_location_is_gone_or_cut(logs: Logs, db: Path, len
         logs.write(start, start + 10)
         import_logs(None, logs.directory, db)
     (record,) = db.glob("Intraday/Ns/T/vm1~000001/*/T/_sawlog.json")
-    whole = record.read_bytes()
+    data = record.read_bytes()
     record.unlink()
     if length is not None:
-        record.write_bytes(whole[:length])
+        record.write_bytes(data[:length])
     logs.write(20, 30)
     with pytest.raises(SawlogError, match="vm1~000001"):
         import_logs(None, logs.directory, db)
-    record.write_bytes(whole)
+    record.write_bytes(data)
     assert import_logs(None, logs.directory, db).rows == 10

@@ -63,10 +63,10 @@ def test_groups_are_spread_and_rows_stay_in_order(db: Path, monkeypatch: pytest.
         small_pieces(monkeypatch)
     done = merge(None, db, "Ns", "T", DATE, group=["Sym"], internal_partitions=3, delete_intraday=True)
     assert (done.rows, done.grouped, done.written, done.deleted) == (ROWS, ["Sym"], True, True)
-    found = history(db)
-    names = [{row["Sym"] for row in rows} for rows in found]
+    partitions = history(db)
+    names = [{row["Sym"] for row in rows} for rows in partitions]
     assert sum(map(len, names)) == len(set().union(*names)) == 6
-    for rows in found:
+    for rows in partitions:
         keys = [(row["Sym"] or "", row["N"]) for row in rows]
         assert keys == sorted(keys)
     assert sorted(read_history(db)) == list(range(ROWS))
@@ -158,7 +158,7 @@ ORDERED: list[pa.Array] = [
 ]
 
 
-@pytest.mark.parametrize("values", ORDERED, ids=lambda one: str(one.type))
+@pytest.mark.parametrize("values", ORDERED, ids=lambda array: str(array.type))
 def test_the_order_of_values(values: pa.Array) -> None:
     random = np.random.default_rng(len(values))
     places = random.integers(0, len(values), 200)
@@ -166,7 +166,7 @@ def test_the_order_of_values(values: pa.Array) -> None:
     order = compute_sort_order([shuffled], len(shuffled))
     assert order.tolist() == sorted(range(200), key=lambda row: (places[row], row))
     keys = [sort_key([values], row) for row in range(len(values))]
-    assert all(one < other for one, other in itertools.pairwise(keys))
+    assert all(key < next_key for key, next_key in itertools.pairwise(keys))
 
 
 def of(columns: dict[str, Any]) -> Digest:
@@ -174,13 +174,13 @@ def of(columns: dict[str, Any]) -> Digest:
 
 
 def test_digests_tell_rows_apart() -> None:
-    one = of({"a": [1, 3], "b": [2, 4]})
-    assert one == of({"b": [4, 2], "a": pa.array([3, 1], pa.int16())})
-    assert one == of({"a": [1], "b": [2]}) + of({"a": [3], "b": [4]})
-    assert one == of({"a": [1, 3], "b": [2, 4], "c": pa.nulls(2)})
-    others = [{"a": [1, 3], "b": [4, 2]}, {"a": [1, 3], "c": [2, 4]}, {"a": [1, 3], "b": [2, None]}, {"a": [1, 3]}]
-    assert one not in map(of, others)
-    assert len({one, *map(of, others)}) == 5
+    digest = of({"a": [1, 3], "b": [2, 4]})
+    assert digest == of({"b": [4, 2], "a": pa.array([3, 1], pa.int16())})
+    assert digest == of({"a": [1], "b": [2]}) + of({"a": [3], "b": [4]})
+    assert digest == of({"a": [1, 3], "b": [2, 4], "c": pa.nulls(2)})
+    variants = [{"a": [1, 3], "b": [4, 2]}, {"a": [1, 3], "c": [2, 4]}, {"a": [1, 3], "b": [2, None]}, {"a": [1, 3]}]
+    assert digest not in map(of, variants)
+    assert len({digest, *map(of, variants)}) == 5
 
 
 VALUES = [
@@ -209,11 +209,11 @@ VALUES = [
 
 def test_digests_of_every_type() -> None:
     digests = [of({"v": pa.array([value], kind)}) for value, kind in VALUES]
-    assert len({(kind, one) for (_, kind), one in zip(VALUES, digests, strict=True)}) == len(VALUES)
-    for (value, kind), found in zip(VALUES, digests, strict=True):
+    assert len({(kind, digest) for (_, kind), digest in zip(VALUES, digests, strict=True)}) == len(VALUES)
+    for (value, kind), digest in zip(VALUES, digests, strict=True):
         padded = pa.array([None, value, None], kind)
-        assert of({"v": padded.slice(1, 1)}) == found, value
-        assert of({"v": pa.chunked_array([padded, padded]).combine_chunks().slice(4, 1)}) == found, value
+        assert of({"v": padded.slice(1, 1)}) == digest, value
+        assert of({"v": pa.chunked_array([padded, padded]).combine_chunks().slice(4, 1)}) == digest, value
     entries = pa.map_(pa.string(), pa.int64())
     assert of({"v": pa.array([[("b", 2), ("a", 1)]], entries)}) == of({"v": pa.array([[("a", 1), ("b", 2)]], entries)})
     nans = np.array([0x7FF8000000000000, 0xFFF8000000000001], np.uint64).view(np.float64)

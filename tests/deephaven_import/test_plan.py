@@ -52,7 +52,7 @@ def test_a_location_has_about_the_bytes_that_are_asked_for(logs: Logs) -> None:
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=4), st.integers(500, 20_000), st.integers(0, 10))
 @pytest.mark.nightly
-def test_restarts_at_any_location_and_with_other_sizes(sizes: list[int], location_bytes: int, kept: int) -> None:
+def test_restarts_at_any_location_and_with_other_sizes(sizes: list[int], location_bytes: int, count: int) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as directory:
@@ -68,12 +68,12 @@ def test_restarts_at_any_location_and_with_other_sizes(sizes: list[int], locatio
         live = sum(sizes[:2]) if len(sizes) > 1 else 0
         splits = plan(logs, Progress(), location_bytes).splits
         assert [n for split in splits for n in read_numbers(split)] == list(range(live, total))
-        published = [split.record for split in splits[:kept]]
+        published = [split.record for split in splits[:count]]
         assert [PositionRecord.from_json(record.to_json(), "here") for record in published] == published
-        rest = plan(logs, Progress.of(published), location_bytes // 2).splits
-        before = [n for split in splits[:kept] for n in read_numbers(split)]
-        assert before + [n for split in rest for n in read_numbers(split)] == list(range(live, total))
-        assert not any(split.record.truncates for split in rest if published)
+        later_splits = plan(logs, Progress.of(published), location_bytes // 2).splits
+        before = [n for split in splits[:count] for n in read_numbers(split)]
+        assert before + [n for split in later_splits for n in read_numbers(split)] == list(range(live, total))
+        assert not any(split.record.truncates for split in later_splits if published)
 
 
 def test_a_deleted_partition_knows_what_its_past_knew(logs: Logs) -> None:
@@ -110,21 +110,21 @@ def test_a_late_log_is_imported_and_told(logs: Logs) -> None:
     logs.write(100, 200)
     records = [split.record for split in plan(logs, Progress()).splits]
     hidden.rename(early)
-    found = plan(logs, Progress.of(records))
-    assert [read_numbers(split) for split in found.splits] == [list(range(100))]
-    assert "came after later logs" in found.remarks[0]
+    import_plan = plan(logs, Progress.of(records))
+    assert [read_numbers(split) for split in import_plan.splits] == [list(range(100))]
+    assert "came after later logs" in import_plan.remarks[0]
 
 
 def test_what_is_being_written_waits(logs: Logs) -> None:
     path = logs.write(0, 100)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-3])
-    found = plan(logs, Progress())
-    assert read_numbers(found.splits[0]) == list(range(99))
-    assert "wait for their end" in found.remarks[0]
-    path.write_bytes(whole)
-    (rest,) = plan(logs, Progress.of([found.splits[0].record])).splits
-    assert read_numbers(rest) == [99]
+    data = path.read_bytes()
+    path.write_bytes(data[:-3])
+    import_plan = plan(logs, Progress())
+    assert read_numbers(import_plan.splits[0]) == list(range(99))
+    assert "wait for their end" in import_plan.remarks[0]
+    path.write_bytes(data)
+    (last_split,) = plan(logs, Progress.of([import_plan.splits[0].record])).splits
+    assert read_numbers(last_split) == [99]
 
 
 def test_a_log_without_its_header_is_left_out_and_told(logs: Logs) -> None:
@@ -135,9 +135,9 @@ def test_a_log_without_its_header_is_left_out_and_told(logs: Logs) -> None:
     logs.write(100, 200)
     with pytest.raises(FormatError):
         plan(logs, Progress())
-    found = plan(logs, Progress(), on_damage="skip")
-    assert [read_numbers(split) for split in found.splits] == [list(range(100, 200))]
-    assert str(path) in found.skipped[0]
+    import_plan = plan(logs, Progress(), on_damage="skip")
+    assert [read_numbers(split) for split in import_plan.splits] == [list(range(100, 200))]
+    assert str(path) in import_plan.skipped[0]
     # One that is only begun waits.
     path.write_bytes(data[:30])
     assert plan(logs, Progress()).skipped == ()
@@ -158,8 +158,8 @@ def test_damage_at_the_end_waits_while_a_log_grows(logs: Logs) -> None:
 def test_another_log_under_the_same_name(logs: Logs, change: str) -> None:
     path = logs.write(0, 100)
     records = [split.record for split in plan(logs, Progress()).splits]
-    whole = path.read_bytes()
-    path.write_bytes(whole[:200] if change == "shrunk" else whole[:-1] + b"\0" + whole[100:])
+    data = path.read_bytes()
+    path.write_bytes(data[:200] if change == "shrunk" else data[:-1] + b"\0" + data[100:])
     with pytest.raises(
         SawlogError, match="cut or replaced" if change == "shrunk" else "taken this one's name"
     ) as error:

@@ -46,7 +46,7 @@ def test_sorted_grouped_and_spread(spark: None, imported: Path) -> None:
     done = merge(spark, imported, "Ns", "T", DATE, group=["Sym"], internal_partitions=3)
     assert (done.rows, done.grouped, done.written, done.deleted) == (2000, ["Sym"], True, False)
     assert len(done.merged) > 4
-    seen: dict[str | None, str] = {}
+    partitions: dict[str | None, str] = {}
     for internal in internals(imported):
         table = sawlog.read(imported / "Systems/Ns/Partitions" / internal, format="deephaven_table")
         keys, numbers = table.column("Sym").to_pylist(), table.column("N").to_pylist()
@@ -54,7 +54,7 @@ def test_sorted_grouped_and_spread(spark: None, imported: Path) -> None:
             zip([key or "" for key in keys], numbers, strict=True)
         )
         for key in set(keys):
-            assert seen.setdefault(key, internal) == internal
+            assert partitions.setdefault(key, internal) == internal
     assert len(internals(imported)) > 1
     groups = history(imported, view="groups")
     assert sum(groups.column("rows").to_pylist()) == 2000
@@ -84,8 +84,8 @@ def test_further_sorting_and_several_groups(spark: None, db: Path) -> None:
     done = merge(spark, db, "Ns", "T", DATE, group=["City", "Desk", "Px"], sort=["N"], internal_partitions=1)
     assert done.grouped == ["City", "Desk"]
     assert "'Px' got no groups" in done.remarks[0]
-    wanted = table.sort_by([(name, "ascending") for name in table.column_names])
-    assert history(db).select(table.column_names).to_pylist() == wanted.to_pylist()
+    sorted_table = table.sort_by([(name, "ascending") for name in table.column_names])
+    assert history(db).select(table.column_names).to_pylist() == sorted_table.to_pylist()
 
 
 def test_every_type_to_the_nanosecond(spark: None, db: Path) -> None:
@@ -109,10 +109,10 @@ def test_every_type_to_the_nanosecond(spark: None, db: Path) -> None:
     merge(spark, db, "Ns", "T", DATE)
     before = sawlog.read(db / "Intraday", format="deephaven_table")
     assert before.column("Ts")[0].value == time.value
-    found = history(db)
+    merged_table = history(db)
     for name in table.column_names:
-        assert str(found.column(name).to_pylist()) == str(before.column(name).to_pylist()), name
-        assert found.column(name)[0].as_py() is not None, name
+        assert str(merged_table.column(name).to_pylist()) == str(before.column(name).to_pylist()), name
+        assert merged_table.column(name)[0].as_py() is not None, name
 
 
 def test_intraday_rows_are_deleted_on_request(spark: None, imported: Path, logs: Logs) -> None:
@@ -137,8 +137,8 @@ def test_a_failed_proof_takes_everything_back(spark: None, imported: Path, monke
     proof = job.MergeJob.read_proof
 
     def forged(self: Any) -> Any:
-        found = proof(self)
-        return type(found)(found.rows, found.checksum ^ 1)
+        original_proof = proof(self)
+        return type(original_proof)(original_proof.rows, original_proof.checksum ^ 1)
 
     monkeypatch.setattr(job.MergeJob, "read_proof", forged)
     with pytest.raises(SawlogError, match="what was written was taken back"):
@@ -187,8 +187,10 @@ def test_a_merge_that_is_killed_can_be_repeated(
     if then == "import":
         logs.write(5000, 5001, column="2024-01-02")
         assert import_logs(spark, logs.directory, imported).rows == 1
-        left = [*range(10), 5000]
-        assert sorted(numbers(intraday(imported))) == (left if proven else sorted([*range(2000), *left]))
+        expected_numbers = [*range(10), 5000]
+        assert sorted(numbers(intraday(imported))) == (
+            expected_numbers if proven else sorted([*range(2000), *expected_numbers])
+        )
         assert (imported / "Systems/Ns/Partitions/0").exists() == proven
     elif proven:
         with pytest.raises(FormatError, match="no rows"):
@@ -238,8 +240,8 @@ def test_rows_that_come_late_are_added_once(spark: None, imported: Path, logs: L
     import_logs(spark, logs.directory, imported)
     done = merge(spark, imported, "Ns", "T", DATE, replace=True, group=["Sym"], internal_partitions=2)
     assert (done.rows, done.added) == (2120, 10)
-    found = history(imported)
-    assert sorted(found.column("N").to_pylist()) == list(range(2120))
+    merged_table = history(imported)
+    assert sorted(merged_table.column("N").to_pylist()) == list(range(2120))
     assert len(internals(imported)) <= 2
     assert sum(history(imported, view="groups").column("rows").to_pylist()) == 2120
     assert not list(imported.glob("Systems/**/.*"))
@@ -323,8 +325,8 @@ def test_columns_that_differ_in_case_and_both_zeros(spark: None, db: Path) -> No
     sawlog.write(table, db / "Intraday/Ns/T/vm1" / DATE / "T", format="deephaven_table")
     done = merge(spark, db, "Ns", "T", DATE, group=["px"], sort=["Px"], delete_intraday=True)
     assert done.grouped == ["px"]
-    found = history(db).select(["px", "Px", "PX"])
-    assert str(found.to_pylist()) == str([table.to_pylist()[row] for row in (1, 4, 0, 3, 2)])
+    result_table = history(db).select(["px", "Px", "PX"])
+    assert str(result_table.to_pylist()) == str([table.to_pylist()[row] for row in (1, 4, 0, 3, 2)])
     assert history(db, filters=[("px", "in", [0.0])]).num_rows == 4
 
 

@@ -16,7 +16,7 @@ from sawlog.testing import Sample, check
 
 from .reference import DELETE, Col, entry, header, row
 
-EVERY = [
+ALL_COLUMNS = [
     Col("Bool", "Boolean"),
     Col("Byte", "Byte"),
     Col("Char", "Char"),
@@ -31,10 +31,10 @@ EVERY = [
 ]
 
 
-def shown(values: dict) -> dict:
+def convert_values(values: dict) -> dict:
     """A row as sawlog delivers it."""
     enum = values["Enum"]
-    return {**values, "Enum": None if enum is None else EVERY[-1].table[enum]}
+    return {**values, "Enum": None if enum is None else ALL_COLUMNS[-1].table[enum]}
 
 
 def save(path: Path, *parts: bytes) -> Path:
@@ -57,7 +57,7 @@ NULLS = {
 }
 COLS = [Col("N", "Int"), Col("S", "EnhancedString")]
 HEADER = header(COLS)
-OTHER = b"\x00\x00\x4e\x20\x00\x00\x00\x01\x00\x00\x00\x63payload"
+OTHER_RECORD = b"\x00\x00\x4e\x20\x00\x00\x00\x01\x00\x00\x00\x63payload"
 
 
 def make(flags: list[int]) -> bytes:
@@ -67,7 +67,7 @@ def make(flags: list[int]) -> bytes:
         if flag == 4:
             parts.append(entry(4, DELETE))
         elif flag == 5:
-            parts.append(entry(4, OTHER))
+            parts.append(entry(4, OTHER_RECORD))
         else:
             parts.append(row(COLS, {"N": index, "S": "x" * (index % 7)} if index % 3 else {"N": index}, flag))
     return b"".join(parts)
@@ -88,8 +88,8 @@ LOG = Sample("log", "deephaven_log", SINGLES, "log.bin", repaired="rows")
 
 def checked(data: bytes, **options: object) -> tuple[list[int], FileReport]:
     """Rows and report of damaged bytes that keep the laws."""
-    found = check(LOG, data, **options)
-    return found.table["N"].to_pylist(), found.report
+    outcome = check(LOG, data, **options)
+    return outcome.table["N"].to_pylist(), outcome.report
 
 
 def read_numbers(path: Path | str, **options: Any) -> list[int]:

@@ -23,7 +23,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("sawlog.deephaven.log.batches.MAX_ROWS", 100)
     path = tmp_path / "t.bin"
     values = [{"N": i, "S": None if i % 7 == 0 else f"value {i}", "B": i % 3 == 0} for i in range(COUNT)]
-    path.write_bytes(header(COLS) + b"".join(row(COLS, one) for one in values))
+    path.write_bytes(header(COLS) + b"".join(row(COLS, value) for value in values))
     return path
 
 
@@ -33,20 +33,20 @@ def text(number: int) -> str | None:
 
 def test_what_is_held_stays_as_it_was(log: Path) -> None:
     rng = random.Random(1)
-    held: list[tuple[int, pa.Array, np.ndarray, memoryview]] = []
+    snapshots: list[tuple[int, pa.Array, np.ndarray, memoryview]] = []
     first = 0
     for batch in sawlog.open(log).to_batches():
         if rng.random() < 0.4:
             numbers = batch.column("N")
             views = numbers.to_numpy(zero_copy_only=True), memoryview(numbers.buffers()[1])
-            held.append((first, batch.column("S").slice(3, 9), *views))
-        if held and rng.random() < 0.2:
-            held.pop(rng.randrange(len(held)))
+            snapshots.append((first, batch.column("S").slice(3, 9), *views))
+        if snapshots and rng.random() < 0.2:
+            snapshots.pop(rng.randrange(len(snapshots)))
         first += len(batch)
         del batch
     assert first == COUNT
-    assert len(held) > 5
-    for first, strings, numbers, view in held:
+    assert len(snapshots) > 5
+    for first, strings, numbers, view in snapshots:
         assert strings.to_pylist() == [text(first + 3 + i) for i in range(len(strings))]
         assert numbers.tolist() == list(range(first, first + len(numbers)))
         assert np.frombuffer(view, np.int64)[: len(numbers)].tolist() == numbers.tolist()

@@ -22,9 +22,9 @@ from .reference import Col, committed, entry, header, row, text
 from .support import COLS, FLAGS, HEADER, LOG, SINGLES, checked, make, put
 
 
-def is_subsequence(some: list[int], every: list[int]) -> bool:
-    rest = iter(every)
-    return all(one in rest for one in some)
+def is_subsequence(numbers: list[int], all_numbers: list[int]) -> bool:
+    iterator = iter(all_numbers)
+    return all(number in iterator for number in numbers)
 
 
 @pytest.mark.spread(12)
@@ -45,18 +45,18 @@ def test_truncation_at_every_byte(start: int) -> None:
 def test_a_few_bytes_too_many_are_the_same_damage_in_front_of_a_cut(junk: bytes) -> None:
     """They are not enough for a size: what they are is seen with what follows them, wherever the log is cut."""
     for flags in ([3], [3, 3]):
-        at = len(make(flags))
-        rows, report = checked(make(flags) + junk + SINGLES[at:], strict=True)
-        assert (rows, [one.offset for one in report.damages]) == (list(range(12)), [at])
+        cut = len(make(flags))
+        rows, report = checked(make(flags) + junk + SINGLES[cut:], strict=True)
+        assert (rows, [damage.offset for damage in report.damages]) == (list(range(12)), [cut])
 
 
 @pytest.mark.parametrize("start", range(len(HEADER), len(HEADER) + 12))
 @pytest.mark.nightly
 def test_every_flipped_bit_of_a_small_log(start: int) -> None:
-    for at in range(start, len(SINGLES), 12):
+    for offset in range(start, len(SINGLES), 12):
         for bit in (0, 3, 7):
             data = bytearray(SINGLES)
-            data[at] ^= 1 << bit
+            data[offset] ^= 1 << bit
             rows, report = checked(bytes(data), laws=None if bit == 7 else ())
             # The size of the last entry may have grown: then it looks as if its end was still to come.
             assert report.damaged or report.tail.status == "torn"
@@ -65,9 +65,9 @@ def test_every_flipped_bit_of_a_small_log(start: int) -> None:
 
 
 def test_flipped_bits_in_the_header():
-    for at in range(len(HEADER)):
+    for offset in range(len(HEADER)):
         data = bytearray(SINGLES)
-        data[at] ^= 0x10
+        data[offset] ^= 0x10
         check(LOG, bytes(data), strict=True)
 
 
@@ -95,8 +95,8 @@ def test_mutations_of_logs_with_sets(flags, data):
     mutated = bytearray(original)
     for _ in range(data.draw(st.integers(1, 3))):
         if len(mutated) > len(HEADER):
-            at = data.draw(st.integers(len(HEADER), len(mutated) - 1))
-            mutated[at] ^= data.draw(st.integers(1, 255))
+            cut = data.draw(st.integers(len(HEADER), len(mutated) - 1))
+            mutated[cut] ^= data.draw(st.integers(1, 255))
     rows, _ = checked(bytes(mutated))
     # What damage separates may lose its set, never gain one; rows without a set stay without one.
     assert is_subsequence(rows, [i for i, flag in enumerate(flags) if flag < 4])
@@ -118,9 +118,9 @@ def test_any_bytes_at_all(junk):
 @pytest.mark.parametrize("size", [0, 1, 4, -1, 0x7FFFFFFF, 1 << 26, 5])
 def test_a_size_that_lies(size):
     data = bytearray(SINGLES)
-    at = len(HEADER) + 40
-    at = next(s for s in range(len(HEADER), len(SINGLES)) if s >= at and SINGLES[s : s + 3] == b"\0\0\0")
-    data[at : at + 4] = struct.pack(">i", size)
+    offset = len(HEADER) + 40
+    offset = next(s for s in range(len(HEADER), len(SINGLES)) if s >= offset and SINGLES[s : s + 3] == b"\0\0\0")
+    data[offset : offset + 4] = struct.pack(">i", size)
     rows, report = checked(bytes(data))
     assert len(rows) == 11
     assert report.damaged
@@ -132,15 +132,15 @@ def test_a_set_that_lost_a_member_is_not_delivered_unless_asked_for():
     path = put(data)
     entries = sawlog.read(path, format="deephaven_log", view="frames").column("offset").to_pylist()
     os.unlink(path)
-    for lost in (1, 2, 3, 4):
+    for member in (1, 2, 3, 4):
         broken = bytearray(data)
-        broken[entries[lost] + 6] ^= 0xFF
+        broken[entries[member] + 6] ^= 0xFF
         rows, report = checked(bytes(broken))
         assert rows == [0, 5, 6, 7]
         assert report.account.damage == entries[5] - entries[1]
         rows, report = checked(bytes(broken), salvage="incomplete")
-        assert rows == [i for i in range(8) if i != lost]
-        assert report.account.damage == entries[lost + 1] - entries[lost]
+        assert rows == [i for i in range(8) if i != member]
+        assert report.account.damage == entries[member + 1] - entries[member]
         assert report.notes["salvaged_rows"] > 0
 
 
@@ -178,9 +178,9 @@ def test_zeros_after_a_set_without_an_end_are_padding_and_no_part_of_it(strict):
 
 
 def test_reserved_flags_are_ignored_unless_strict():
-    odd = entry(0xF3, row(COLS, {"N": 99})[5:-4])
-    assert checked(SINGLES + odd + SINGLES[len(HEADER) :])[0] == [*range(12), 99, *range(12)]
-    rows, report = checked(SINGLES + odd + SINGLES[len(HEADER) :], strict=True)
+    strange_entry = entry(0xF3, row(COLS, {"N": 99})[5:-4])
+    assert checked(SINGLES + strange_entry + SINGLES[len(HEADER) :])[0] == [*range(12), 99, *range(12)]
+    rows, report = checked(SINGLES + strange_entry + SINGLES[len(HEADER) :], strict=True)
     assert rows == [*range(12), *range(12)]
     assert report.kinds == {"unsupported": 1}  # the digest covers the flags
     assert not report.damaged
@@ -261,10 +261,10 @@ def test_places_of_damage_stay_when_more_is_found(tmp_path: Path) -> None:
     path = tmp_path / "log.bin"
     sawlog.write(pa.table({"i": pa.array(range(200_000)), "s": ["x" * 60] * 200_000}), path, format="deephaven_log")
     data = bytearray(path.read_bytes())
-    for at in (500_000, 7_000_000, 14_000_000):
-        data[at] ^= 0x10
+    for offset in (500_000, 7_000_000, 14_000_000):
+        data[offset] ^= 0x10
     path.write_bytes(data)
-    expected = [(one.offset, one.length) for one in sawlog.verify(path).files[0].damages]
+    expected = [(damage.offset, damage.length) for damage in sawlog.verify(path).files[0].damages]
     damages = sawlog.read(path, view="damage", columns=["offset", "length"]).to_pylist()
-    assert [tuple(one.values()) for one in damages] == expected
+    assert [tuple(damage.values()) for damage in damages] == expected
     assert len(expected) == 3

@@ -38,13 +38,13 @@ class Work:
             self.searches += 1
             return search(*arguments)
 
-        def scanned(*arguments: Any, **more: Any) -> None:
+        def scanned(*arguments: Any, **options: Any) -> None:
             self.scans += 1
-            init(*arguments, **more)
+            init(*arguments, **options)
 
-        def walked(one: walk.RowWalk) -> Any:
+        def walked(row_walk: walk.RowWalk) -> Any:
             self.reads += 1
-            yield from read(one)
+            yield from read(row_walk)
 
         monkeypatch.setattr(plan, "STABLE_SECONDS", float("inf"))
         monkeypatch.setattr(plan, "may_hold_delete", searched)
@@ -84,9 +84,9 @@ def test_threads_begin_before_a_log_is_cut(tmp_path: Path, monkeypatch):
     steps: list[int] = []
     go_on = walk.CutWalk.go_on
 
-    def counted(one: walk.CutWalk, target: int) -> int | None:
+    def counted(cut_walk: walk.CutWalk, target: int) -> int | None:
         steps.append(target)
-        return go_on(one, target)
+        return go_on(cut_walk, target)
 
     monkeypatch.setattr(walk.CutWalk, "go_on", counted)
     dataset = sawlog.open(path, deletes="ignore")
@@ -117,9 +117,9 @@ def test_what_only_looks_like_a_deletion_is_told_apart_by_a_walk(tmp_path: Path,
 def test_a_warning_is_given_once(tmp_path: Path, work: Work):
     (tmp_path / "Ns.T.System.a.2024-01-01.bin.2024-01-01.010000.000+0000").write_bytes(make([3, 3])[:-1])
     (tmp_path / "Ns.T.System.b.2024-01-01.bin.2024-01-01.020000.000+0000").write_bytes(make([3, 4, 3]))
-    with pytest.warns(sawlog.DamageWarning) as told:
+    with pytest.warns(sawlog.DamageWarning) as warning_records:
         assert sawlog.read(tmp_path).num_rows == 2
-    assert len(told) == 1
+    assert len(warning_records) == 1
 
 
 @pytest.mark.parametrize("searched", [MARK_BYTES, 33, 1 << 20])
@@ -138,8 +138,8 @@ def test_the_search_is_right_about_every_place() -> None:
         for _ in range(30):
             data = bytearray(rng.choices(MARK, k=length))
             if length >= MARK_BYTES and rng.random() < 0.5:
-                at = rng.choice([0, length - MARK_BYTES, rng.randrange(length - MARK_BYTES + 1)])
-                data[at : at + MARK_BYTES] = MARK
+                offset = rng.choice([0, length - MARK_BYTES, rng.randrange(length - MARK_BYTES + 1)])
+                data[offset : offset + MARK_BYTES] = MARK
             starts = range(length - MARK_BYTES + 1)
             expected = any(data[i : i + 2] == b"\x4e\x20" and data[i + 8 : i + 10] == b"\x27\x10" for i in starts)
             assert bool(may_delete(np.frombuffer(bytes(data), np.uint8))) == expected
@@ -168,8 +168,8 @@ def test_what_was_found_in_a_log_holds_until_the_log_changes(tmp_path: Path, wor
     def planned() -> tuple[int, bool]:
         work.take()
         parts = sawlog.open(path).fragments(2000)
-        found = sum(batch.num_rows for part in parts for batch in part.to_batches())
-        return found, work.take()[1] > 0
+        row_count = sum(batch.num_rows for part in parts for batch in part.to_batches())
+        return row_count, work.take()[1] > 0
 
     assert planned() == (7, True)
     assert planned() == (7, True), "it has only just been written"

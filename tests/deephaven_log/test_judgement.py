@@ -64,7 +64,7 @@ def test_values_that_are_none(tmp_path: Path, name: str) -> None:
     assert report.rows == len(rows)
     offsets = sawlog.read(path, view="damage", **options).column("offset").to_pylist()
     assert offsets == [damage.offset for damage in report.damages]
-    starts = [one["_offset"] for one in skipped(path, provenance=True, **options)]
+    starts = [row["_offset"] for row in skipped(path, provenance=True, **options)]
     ends = [*starts[1:], len(data)]
     assert all(starts[place] < offset < ends[place] for place, offset in zip(bad, offsets, strict=True))
     assert all(rows[place][value] is None for place in bad)
@@ -144,7 +144,7 @@ def test_commands_without_data_need_no_digest(tmp_path: Path, command: int) -> N
     assert report.notes["commands_without_digest"] == 2
     assert report.account.total == report.size
     listed = sawlog.read(path, view="commands").to_pylist()
-    assert [(one["record_type"], one["command_id"], one["data"]) for one in listed] == [(20000, command, b"")] * 2
+    assert [(row["record_type"], row["command_id"], row["data"]) for row in listed] == [(20000, command, b"")] * 2
     assert sawlog.read(path, view="frames").num_rows == 7
 
 
@@ -163,10 +163,10 @@ def test_no_bit_makes_a_digest_vanish(tmp_path: Path) -> None:
     """A command with a digest is never one bit away from one that needs none."""
     data = make([3, 4, 3])
     start = len(make([3]))
-    for at in range(start, start + 21):
+    for offset in range(start, start + 21):
         for bit in range(8):
             changed = bytearray(data)
-            changed[at] ^= 1 << bit
+            changed[offset] ^= 1 << bit
             path = tmp_path / "t.bin"
             path.write_bytes(changed)
             (report,) = sawlog.verify(path, format="deephaven_log").files
@@ -182,11 +182,11 @@ def test_a_row_that_does_not_fit_is_no_place_for_a_cut(tmp_path: Path) -> None:
     data = make([3, 1, 0]) + bytes(bad) + make([2, 3, 1, 2])[len(HEADER) :]
     path = tmp_path / "t.bin"
     path.write_bytes(data)
-    (whole,) = sawlog.verify(path).files
-    assert whole.kinds == {"broken_set": 1, "bad_row": 1, "lost_start": 1}
+    (file_report,) = sawlog.verify(path).files
+    assert file_report.kinds == {"broken_set": 1, "bad_row": 1, "lost_start": 1}
     for size in range(1, 120):
         (report,) = sawlog.open(path, on_damage="skip").verify(size)
-        assert report.to_dict() == whole.to_dict()
+        assert report.to_dict() == file_report.to_dict()
 
 
 def test_memory_for_constants_follows_the_file(tmp_path: Path) -> None:
@@ -232,11 +232,11 @@ def test_entries_whose_digest_is_wrong_are_listed(tmp_path: Path) -> None:
     path = tmp_path / "t.bin"
     data = bytearray(make([3] * 6))
     starts = sawlog.read(put(path, data), view="frames").column("offset").to_pylist()
-    for lost in (1, 4):
-        data[starts[lost] + 6] ^= 1
+    for index in (1, 4):
+        data[starts[index] + 6] ^= 1
     listed = skipped(put(path, data), view="frames")
-    assert [one["offset"] for one in listed] == starts
-    assert [one["checksum"] for one in listed] == ["ok", "mismatch", "ok", "ok", "mismatch", "ok"]
+    assert [row["offset"] for row in listed] == starts
+    assert [row["checksum"] for row in listed] == ["ok", "mismatch", "ok", "ok", "mismatch", "ok"]
 
 
 def put(path: Path, data: bytes) -> Path:

@@ -12,7 +12,7 @@ import sawlog
 from sawlog.kernels.jit import MODE, PYTHON
 
 from .reference import committed, header, row
-from .support import COLS, EVERY, HEADER, SINGLES, checked, make, shown
+from .support import ALL_COLUMNS, COLS, HEADER, SINGLES, checked, convert_values, make
 
 PACE = 4 if MODE == PYTHON else 1
 """Plain Python, which is slow, tries every fourth place only."""
@@ -44,12 +44,12 @@ def test_sets_in_every_order() -> None:
 @pytest.mark.nightly
 def test_small_logs_cut_and_damaged() -> None:
     rng = random.Random(2)
-    for at in range(len(HEADER), len(SINGLES), 5 * PACE):
-        data = SINGLES[:at] + bytes([SINGLES[at] ^ rng.randrange(1, 256)]) + SINGLES[at + 1 :]
+    for offset in range(len(HEADER), len(SINGLES), 5 * PACE):
+        data = SINGLES[:offset] + bytes([SINGLES[offset] ^ rng.randrange(1, 256)]) + SINGLES[offset + 1 :]
         assert len(checked(data)[0]) == 11
-        checked(SINGLES[:at])
-        checked(SINGLES[:at] + rng.randbytes(9) + SINGLES[at:])
-        checked(SINGLES[:at] + bytes(30) + SINGLES[at:])
+        checked(SINGLES[:offset])
+        checked(SINGLES[:offset] + rng.randbytes(9) + SINGLES[offset:])
+        checked(SINGLES[:offset] + bytes(30) + SINGLES[offset:])
 
 
 def test_all_types_in_runs_and_mixtures(tmp_path: Path) -> None:
@@ -64,8 +64,10 @@ def test_all_types_in_runs_and_mixtures(tmp_path: Path) -> None:
             values = {name: value if rng.random() < 0.6 else None for name, value in values.items()}
         rows.append(values)
     path = tmp_path / "t.bin"
-    path.write_bytes(header(EVERY) + b"".join(row(EVERY, values) for values in rows))
-    expected = [shown({**values, "Int": None if values["Int"] == -(1 << 31) else values["Int"]}) for values in rows]
+    path.write_bytes(header(ALL_COLUMNS) + b"".join(row(ALL_COLUMNS, values) for values in rows))
+    expected = [
+        convert_values({**values, "Int": None if values["Int"] == -(1 << 31) else values["Int"]}) for values in rows
+    ]
     table = sawlog.read(path)
     assert table.to_pylist() == expected
     assert sawlog.read(path, verify_checksums=False).equals(table)

@@ -13,10 +13,10 @@ from sawlog.testing import Exemption, Laws, Sample, Span
 
 from .mutators import MUTATORS
 from .reference import DELETE, Col, committed, entry, header, row, text
-from .support import EVERY, HEADER, make
+from .support import ALL_COLUMNS, HEADER, make
 
 FLAGS = [3, 1, 0, 2, 3, 3, 1, 2]
-TYPES = [*EVERY[:-1], Col("Enum", "Enum", table=("Buy", "Sell", ""))]
+TYPES = [*ALL_COLUMNS[:-1], Col("Enum", "Enum", table=("Buy", "Sell", ""))]
 TYPED = [
     {"Bool": True, "Byte": -3, "Char": 65, "Short": -9, "Int": 7, "Long": 1 << 40, "Float": 0.5, "Double": -0.25},
     {"Blob": b"\0\1", "Str": "é", "Enum": 1},
@@ -36,20 +36,20 @@ HEADER_REASON = "A header with a wrong digest is still read, with a warning"
 
 def sizes(data: bytes) -> list[Span]:
     """The header; size and flags of every entry."""
-    at = 12 + int.from_bytes(data[8:12], "big")
-    found = [Span(0, at)]
-    while at < len(data):
-        found.append(Span(at, 5))
-        at += 4 + int.from_bytes(data[at : at + 4], "big")
-    return found
+    offset = 12 + int.from_bytes(data[8:12], "big")
+    spans = [Span(0, offset)]
+    while offset < len(data):
+        spans.append(Span(offset, 5))
+        offset += 4 + int.from_bytes(data[offset : offset + 4], "big")
+    return spans
 
 
 def typed(cols: list[Col], rows: list[dict[str, Any]]) -> bytes:
     return header(cols, app=2) + b"".join(row(cols, values) for values in rows)
 
 
-def sample(name: str, data: bytes, **more: Any) -> Sample:
-    return Sample(name, "deephaven_log", data, f"{name}.bin", within=("bad_value",), **{"checked": True, **more})
+def sample(name: str, data: bytes, **settings: Any) -> Sample:
+    return Sample(name, "deephaven_log", data, f"{name}.bin", within=("bad_value",), **{"checked": True, **settings})
 
 
 STRICT = {"strict": True}

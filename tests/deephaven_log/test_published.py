@@ -53,7 +53,7 @@ def written_again(path: Path) -> bytes:
     return again.read_bytes()
 
 
-def shown(kind: str, value: Any) -> Any:
+def show_value(kind: str, value: Any) -> Any:
     return TABLE[value] if kind == "Enum" and value is not None else value
 
 
@@ -65,7 +65,7 @@ def test_a_type_in_rows(tmp_path: Path, kind: str):
     table = sawlog.read(path)
     assert table.schema.field("C").type == ARROW[kind]
     assert table.schema.field("C").metadata[b"sawlog.type"] == kind.encode()
-    assert table["C"].to_pylist() == [shown(kind, value) for value in values]
+    assert table["C"].to_pylist() == [show_value(kind, value) for value in values]
     assert written_again(path) == path.read_bytes()
 
 
@@ -77,7 +77,7 @@ def test_a_type_as_a_constant(tmp_path: Path, kind: str):
         stored = value if value in nulls else Col("C", kind, table=table).encode(value)
         cols = [Col("C", kind, table=table, constant=stored), Col("N", "Int")]
         path = save(tmp_path / "t.bin", header(cols), row(cols, {"N": 1}))
-        assert sawlog.read(path)["C"].to_pylist() == [None if value in nulls else shown(kind, value)]
+        assert sawlog.read(path)["C"].to_pylist() == [None if value in nulls else show_value(kind, value)]
         assert written_again(path) == path.read_bytes()
 
 
@@ -98,7 +98,7 @@ def test_text_without_a_mark_is_big_endian(tmp_path: Path):
     cols = [Col("S", "EnhancedString", "UTF-16")]
     texts = [b"\0A\x20\xac", b"\xfe\xff\0A\x20\xac", b"\xff\xfeA\0\xac\x20"]
     constant = Col("K", "EnhancedString", "UTF-16", constant=struct.pack(">i", 4) + texts[0])
-    rows = [entry(3, b"\1" + struct.pack(">i", len(one)) + one) for one in texts]
+    rows = [entry(3, b"\1" + struct.pack(">i", len(text)) + text) for text in texts]
     path = save(tmp_path / "t.bin", header([*cols, constant]), *rows)
     assert sawlog.read(path).to_pylist() == [{"S": "A€", "K": "A€"}] * 3
 
@@ -113,20 +113,20 @@ def test_an_enum_that_its_charset_cannot_hold(tmp_path: Path):
 def test_header_records_in_every_order(tmp_path: Path):
     """Each at most once; which comes first is not said. They are written as 1, 2, 3."""
     cols = [Col("N", "Int"), Col("K", "Long", constant=struct.pack(">q", 5))]
-    whole = header(cols, app=7)
-    pieces, at = [], 12
-    while at < len(whole) - 4:
-        size = 8 + int.from_bytes(whole[at : at + 4], "big")
-        pieces.append(whole[at : at + size])
-        at += size
+    data = header(cols, app=7)
+    pieces, offset = [], 12
+    while offset < len(data) - 4:
+        size = 8 + int.from_bytes(data[offset : offset + 4], "big")
+        pieces.append(data[offset : offset + size])
+        offset += size
     assert len(pieces) == 3
     for order in itertools.permutations(pieces):
-        head = whole[:12] + b"".join(order)
+        head = data[:12] + b"".join(order)
         path = save(tmp_path / "t.bin", head, struct.pack(">I", zlib.adler32(head)), row(cols, {"N": 3}))
         table = sawlog.read(path)
         assert table.to_pylist() == [{"N": 3, "K": 5}]
         assert table.schema.metadata[b"sawlog.application_version"] == b"7"
-        assert written_again(path) == whole + row(cols, {"N": 3})
+        assert written_again(path) == data + row(cols, {"N": 3})
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 16, 17])
@@ -145,29 +145,29 @@ def test_the_bit_of_a_column(tmp_path: Path, count: int):
 
 def test_records_that_are_no_rows(tmp_path: Path):
     cols = [Col("N", "Int")]
-    other = struct.pack(">ii", 123, 4) + b"data"
+    other_record = struct.pack(">ii", 123, 4) + b"data"
     command = struct.pack(">iii", 20000, 1, 42) + b"more"
     rows = [row(cols, {"N": n}) for n in range(2)]
     path = save(
-        tmp_path / "t.bin", header(cols), rows[0], entry(4, DELETE), entry(4, other), rows[1], entry(4, command)
+        tmp_path / "t.bin", header(cols), rows[0], entry(4, DELETE), entry(4, other_record), rows[1], entry(4, command)
     )
     assert sawlog.read(path)["N"].to_pylist() == [1]
-    found = [tuple(one.values())[1:] for one in sawlog.read(path, view="commands").to_pylist()]
-    assert found == [(20000, 1, 10000, b""), (123, 4, None, b"data"), (20000, 1, 42, b"more")]
+    commands = [tuple(value.values())[1:] for value in sawlog.read(path, view="commands").to_pylist()]
+    assert commands == [(20000, 1, 10000, b""), (123, 4, None, b"data"), (20000, 1, 42, b"more")]
     again = tmp_path / "again.bin"
     with Logger(again, pa.schema([("N", pa.int32())])) as log:
         log.write(pa.table({"N": pa.array([0], pa.int32())}))
         log.delete_partition()
         log.write(pa.table({"N": pa.array([1], pa.int32())}))
         log.command(42, b"more")
-    assert again.read_bytes() == path.read_bytes().replace(entry(4, other), b"")
+    assert again.read_bytes() == path.read_bytes().replace(entry(4, other_record), b"")
 
 
 def test_the_flags_of_a_set(tmp_path: Path):
     cols = [Col("N", "Int")]
-    whole = header(cols) + b"".join(row(cols, {"N": n}, flags) for n, flags in enumerate([1, 0, 2]))
-    path = save(tmp_path / "t.bin", whole)
+    data = header(cols) + b"".join(row(cols, {"N": n}, flags) for n, flags in enumerate([1, 0, 2]))
+    path = save(tmp_path / "t.bin", data)
     assert sawlog.read(path)["N"].to_pylist() == [0, 1, 2]
     again = tmp_path / "again.bin"
     sawlog.write(sawlog.read(path), again, format="deephaven_log", transactions="batch")
-    assert again.read_bytes() == whole
+    assert again.read_bytes() == data

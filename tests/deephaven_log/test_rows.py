@@ -18,7 +18,7 @@ from sawlog.errors import DamageError, FormatError, OptionError, SchemaError, Un
 from sawlog.format.damage import DamageWarning
 
 from .reference import CODES, Col, entry, header, row, row_body, text
-from .support import EVERY, NULLS, save, shown
+from .support import ALL_COLUMNS, NULLS, convert_values, save
 
 VALUES = {
     "Bool": st.booleans(),
@@ -38,9 +38,11 @@ ROW = st.fixed_dictionaries({name: st.none() | value for name, value in VALUES.i
 
 @given(rows=st.lists(ROW, max_size=12))
 def test_all_types_and_nulls(tmp_path_factory, rows):
-    path = save(tmp_path_factory.mktemp("types") / "t.bin", header(EVERY), *(row(EVERY, values) for values in rows))
+    path = save(
+        tmp_path_factory.mktemp("types") / "t.bin", header(ALL_COLUMNS), *(row(ALL_COLUMNS, values) for values in rows)
+    )
     table = sawlog.read(path)
-    assert table.to_pylist() == [shown(values) for values in rows]
+    assert table.to_pylist() == [convert_values(values) for values in rows]
     table.validate(full=True)
     for name in ("Str", "Long", "Bool"):
         assert sawlog.read(path, columns=[name]).to_pylist() == [{name: values[name]} for values in rows]
@@ -79,15 +81,17 @@ def test_rows_in_runs_and_mixtures_of_presence(tmp_path: Path):
     rng = np.random.default_rng(3)
     rows = []
     for run in range(60):
-        present = rng.random(len(EVERY)) < (0.0 if run == 3 else 0.7)
+        present = rng.random(len(ALL_COLUMNS)) < (0.0 if run == 3 else 0.7)
         for i in range(int(rng.integers(1, 300))):
             if run % 3 == 0:
-                present = rng.random(len(EVERY)) < 0.5
+                present = rng.random(len(ALL_COLUMNS)) < 0.5
             full = {"Bool": i % 2 == 0, "Byte": i % 100, "Char": 65 + i % 9, "Short": -i, "Int": i * 7, "Long": i << 33}
             full |= {"Float": 0.5, "Double": -i / 4, "Blob": bytes(i % 40), "Str": "é" * (i % 25), "Enum": i % 3}
-            rows.append({name: full[name] if here else None for name, here in zip(full, present, strict=True)})
-    path = save(tmp_path / "t.bin", header(EVERY), *(row(EVERY, values) for values in rows))
-    expected = [shown(values) for values in rows]
+            rows.append(
+                {name: full[name] if is_present else None for name, is_present in zip(full, present, strict=True)}
+            )
+    path = save(tmp_path / "t.bin", header(ALL_COLUMNS), *(row(ALL_COLUMNS, values) for values in rows))
+    expected = [convert_values(values) for values in rows]
     for options in ({}, {"verify_checksums": False}):
         assert sawlog.read(path, **options).to_pylist() == expected
     tasks = sawlog.open(path).fragments(50_000)
@@ -121,10 +125,10 @@ def test_constants_that_are_null_are_read_and_written_back(tmp_path: Path, kind)
 def test_constants_of_every_type(tmp_path: Path):
     values = {"Bool": True, "Byte": -3, "Char": 66, "Short": 9, "Int": -1, "Long": 1 << 40, "Float": 0.5}
     values |= {"Double": -0.25, "Blob": b"\x00\x01", "Str": "é", "Enum": 1}
-    cols = [Col(c.name, c.type, c.charset, c.table, c.encode(values[c.name])) for c in EVERY]
+    cols = [Col(c.name, c.type, c.charset, c.table, c.encode(values[c.name])) for c in ALL_COLUMNS]
     path = save(tmp_path / "t.bin", header([*cols, Col("N", "Int")]), row([Col("N", "Int")], {"N": 1}))
     table = sawlog.read(path)
-    assert table.to_pylist() == [{**shown(values), "N": 1}]
+    assert table.to_pylist() == [{**convert_values(values), "N": 1}]
     again = tmp_path / "again.bin"
     sawlog.write(table, again, format="deephaven_log")
     assert again.read_bytes() == path.read_bytes()
@@ -133,15 +137,15 @@ def test_constants_of_every_type(tmp_path: Path):
 def test_values_that_stand_for_null_in_rows(tmp_path: Path):
     cols = [Col(f"C{i}", kind) for i, kind in enumerate(NULLS) if kind not in ("EnhancedString", "Blob", "Enum")]
     body = bytes([255]) + b"".join(bytes.fromhex(NULLS[col.type]) for col in cols)
-    other = bytes([255]) + body[1:4].replace(b"\xff\xfe", b"\xff\xff") + body[4:]
-    path = save(tmp_path / "t.bin", header(cols), entry(3, body), entry(3, other), row(cols, {"C4": 5}))
+    data = bytes([255]) + body[1:4].replace(b"\xff\xfe", b"\xff\xff") + body[4:]
+    path = save(tmp_path / "t.bin", header(cols), entry(3, body), entry(3, data), row(cols, {"C4": 5}))
     table = sawlog.read(path)
     assert all(value is None for record in table.to_pylist()[:2] for value in record.values())
     assert table.column("C4").to_pylist() == [None, None, 5]
-    kept = sawlog.read(path, sentinels_as_null=False).to_pylist()[0]
-    assert kept["C4"] == -(1 << 31)
-    assert kept["C2"] == 0xFFFE
-    assert struct.pack(">d", kept["C7"]).hex() == NULLS["Double"]
+    values = sawlog.read(path, sentinels_as_null=False).to_pylist()[0]
+    assert values["C4"] == -(1 << 31)
+    assert values["C2"] == 0xFFFE
+    assert struct.pack(">d", values["C7"]).hex() == NULLS["Double"]
 
 
 @pytest.mark.parametrize("charset", ["US-ASCII", "ISO-8859-1", "UTF-8", "UTF-16BE", "UTF-16LE", "UTF-16"])
@@ -260,9 +264,9 @@ def test_hostile_schema_files(tmp_path: Path, hostile):
 
 
 def test_files_of_different_schemas_are_united_by_name(tmp_path: Path):
-    one = [Col("A", "Int"), Col("E", "Enum", table=("x", "y"))]
+    columns = [Col("A", "Int"), Col("E", "Enum", table=("x", "y"))]
     two = [Col("E", "Enum", table=("z", "y")), Col("B", "EnhancedString"), Col("K", "Int", constant=b"\0\0\0\7")]
-    save(tmp_path / "1.bin", header(one, app=1), row(one, {"A": 1, "E": 1}))
+    save(tmp_path / "1.bin", header(columns, app=1), row(columns, {"A": 1, "E": 1}))
     save(tmp_path / "2.bin", header(two, app=2), row(two, {"E": 0, "B": "b"}), row(two, {"E": 1}))
     table = sawlog.read(tmp_path)
     assert table.to_pylist() == [
@@ -300,8 +304,8 @@ def test_several_tables_need_a_choice(tmp_path: Path):
     assert [log.name.table for log in sawlog.open(tmp_path, table="U").contents.logs] == ["U"]
     with pytest.raises(FormatError, match="none of the 2 logs"):
         sawlog.open(tmp_path, table="V")
-    (one,) = tmp_path.glob("Ns.T*")
-    assert sawlog.open(one, column_partition="else").contents.logs[0].name.column_partition == "else"
+    (path,) = tmp_path.glob("Ns.T*")
+    assert sawlog.open(path, column_partition="else").contents.logs[0].name.column_partition == "else"
 
 
 def test_unknown_header_records(tmp_path: Path):
@@ -312,7 +316,7 @@ def test_unknown_header_records(tmp_path: Path):
     with pytest.warns(DamageWarning, match="does not support"):
         assert sawlog.read(path, on_damage="skip").num_rows == 1
     (report,) = sawlog.verify(path).files
-    assert [(one.kind, one.offset, one.length) for one in report.damages] == [
+    assert [(damage.kind, damage.offset, damage.length) for damage in report.damages] == [
         ("unsupported", report.account.header - 4, 11)
     ]
     table = sawlog.read(path, salvage="unknown_versions")
@@ -321,9 +325,9 @@ def test_unknown_header_records(tmp_path: Path):
     assert sawlog.open(path).info()["unknown header records"] == "type 77 (3 bytes)"
     sawlog.write(table, tmp_path / "again.bin", format="deephaven_log")
     assert (tmp_path / "again.bin").read_bytes() == path.read_bytes()
-    other = save(tmp_path / "u.bin", header(cols), row(cols, {"N": 2}))
-    both = sawlog.read([path, other], salvage="unknown_versions")
-    assert b"sawlog.header_records" not in (both.schema.metadata or {})
+    other_path = save(tmp_path / "u.bin", header(cols), row(cols, {"N": 2}))
+    result_table = sawlog.read([path, other_path], salvage="unknown_versions")
+    assert b"sawlog.header_records" not in (result_table.schema.metadata or {})
 
 
 def test_a_newer_file_among_others_is_unsupported(tmp_path: Path):
@@ -440,11 +444,11 @@ def test_work_grows_with_the_columns_of_a_header_and_no_faster(tmp_path: Path):
 
     def steps(count: int) -> int:
         path = save(tmp_path / f"{count}.bin", header([Col(f"c{i}", "Int") for i in range(count)]))
-        taken = 0
+        step_count = 0
 
         def step(frame: object, event: str, argument: object) -> Any:
-            nonlocal taken
-            taken += 1
+            nonlocal step_count
+            step_count += 1
             return step
 
         before = sys.gettrace()
@@ -456,8 +460,8 @@ def test_work_grows_with_the_columns_of_a_header_and_no_faster(tmp_path: Path):
         finally:
             sys.settrace(before)
         assert len(table.schema) == count
-        return taken
+        return step_count
 
     steps(10)
-    few, some, many = steps(250), steps(500), steps(1000)
-    assert many - some < 2.2 * (some - few)
+    few, middle, many = steps(250), steps(500), steps(1000)
+    assert many - middle < 2.2 * (middle - few)

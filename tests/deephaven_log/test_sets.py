@@ -65,12 +65,12 @@ def test_fragments_of_a_log_are_of_one_size(tmp_path: Path):
     path = tmp_path / "t.bin"
     path.write_bytes(make([3] * 1000))
     entries = path.stat().st_size - len(HEADER)
-    one = entries // 1000
+    thousandth = entries // 1000
     for options in ({}, {"split": "resync", "deletes": "ignore"}):
         dataset = sawlog.open(path, **options)
         sizes = [fragment.size for fragment in dataset.fragments(entries * 10 // 11)]
         assert len(sizes) == 2
-        assert max(sizes) - min(sizes) <= 2 * one
+        assert max(sizes) - min(sizes) <= 2 * thousandth
         assert len(dataset.fragments(entries)) == 1
 
 

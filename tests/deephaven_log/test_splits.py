@@ -55,19 +55,23 @@ CHANGES = st.lists(
 
 
 def damage(data: bytes, starts: list[int], changes: list[tuple[str, float, int]]) -> bytes:
-    for what, where, how in changes:
-        at = len(HEADER) + int(where * max(len(data) - len(HEADER) - 1, 0))
-        if what == "flip" and at < len(data):
-            data = data[:at] + bytes([data[at] ^ how]) + data[at + 1 :]
-        elif what == "size":
+    for change, position, argument in changes:
+        offset = len(HEADER) + int(position * max(len(data) - len(HEADER) - 1, 0))
+        if change == "flip" and offset < len(data):
+            data = data[:offset] + bytes([data[offset] ^ argument]) + data[offset + 1 :]
+        elif change == "size":
             # An entry that claims to end where another one does.
-            begin = starts[int(where * (len(starts) - 1))]
-            end = starts[(starts.index(begin) + 1 + how) % len(starts)]
+            begin = starts[int(position * (len(starts) - 1))]
+            end = starts[(starts.index(begin) + 1 + argument) % len(starts)]
             data = data[:begin] + struct.pack(">i", max(end - begin - 4, 5)) + data[begin + 4 :]
-        elif what == "cut":
-            data = data[:at] + data[at + how :]
-        elif what in ("put", "zeros"):
-            data = data[:at] + (bytes(how) if what == "zeros" else bytes([how]) * (how % 40)) + data[at:]
+        elif change == "cut":
+            data = data[:offset] + data[offset + argument :]
+        elif change in ("put", "zeros"):
+            data = (
+                data[:offset]
+                + (bytes(argument) if change == "zeros" else bytes([argument]) * (argument % 40))
+                + data[offset:]
+            )
     return data
 
 
@@ -80,9 +84,9 @@ def test_rows_of_a_damaged_log_do_not_depend_on_its_splits(entries, changes, siz
     path = put(damage(data, starts, changes))
     try:
         for options in WAYS:
-            whole = rows_of(path, None, **options)
+            expected_rows = rows_of(path, None, **options)
             for size in sizes:
-                assert rows_of(path, size, **options) == whole
+                assert rows_of(path, size, **options) == expected_rows
         assert rows_of(path, sizes[0], verify_checksums=False) == rows_of(path, None, verify_checksums=False)
     finally:
         os.unlink(path)
@@ -97,9 +101,9 @@ def test_rows_do_not_depend_on_how_many_threads_walk_the_log_for_cuts(entries, c
     path = put(damage(data, starts, changes))
     try:
         with patch.object(plan, "PROOF_BYTES", 60), patch("sawlog.format.planning.PIECE_BYTES", 0):
-            whole = rows_of(path, None)
-            assert rows_of(path, size, use_threads=threads) == whole
-            assert rows_of(path, None, use_threads=threads) == whole
+            expected_rows = rows_of(path, None)
+            assert rows_of(path, size, use_threads=threads) == expected_rows
+            assert rows_of(path, None, use_threads=threads) == expected_rows
     finally:
         os.unlink(path)
 
@@ -109,12 +113,12 @@ def test_stretches_of_a_log_are_walked_side_by_side_and_tell_of_deletions():
     data, starts = build(entries)
     deletion = entry(4, DELETE)
     path = put(data[: starts[20]] + deletion + data[starts[20] :])
-    found = []
+    results = []
     walked = plan.search_stretches
 
     def noted(*arguments: Any) -> Any:
-        found.append(walked(*arguments))
-        return found[-1]
+        results.append(walked(*arguments))
+        return results[-1]
 
     try:
         with (
@@ -123,9 +127,9 @@ def test_stretches_of_a_log_are_walked_side_by_side_and_tell_of_deletions():
             patch.object(plan, "search_stretches", noted),
         ):
             assert rows_of(path, 200, use_threads=3) == rows_of(path, None) == list(range(20, 30))
-        assert [one.live_from for one in found] == [starts[20] + len(deletion)]
-        assert len(found[0].cuts) > 3
-        assert found[0].cuts == tuple(sorted(set(found[0].cuts)))
+        assert [result.live_from for result in results] == [starts[20] + len(deletion)]
+        assert len(results[0].cuts) > 3
+        assert results[0].cuts == tuple(sorted(set(results[0].cuts)))
     finally:
         os.unlink(path)
 
@@ -159,24 +163,24 @@ def test_what_a_survey_cuts_is_the_whole(entries, changes, step):
     try:
         dataset = sawlog.open(path, format="deephaven_log", on_damage="skip", columns=["N"])
         (log,) = dataset.contents.logs
-        whole = replace(next(iter(dataset.fragments())), end=log.file.size)
+        whole_range = replace(next(iter(dataset.fragments())), end=log.file.size)
         bare = make_log_range(log.file, log.header, dataset.scan.options, dataset.scan.storage)
-        found = measure_range(bare, step, last=True)
-        kept = replace(whole, file=replace(whole.file, size=found.end))
+        range_measure = measure_range(bare, step, last=True)
+        short_range = replace(whole_range, file=replace(whole_range.file, size=range_measure.end))
 
         def read(start: int, end: int) -> list[int]:
-            batches = replace(kept, start=start, end=end).to_batches(Findings("skip"))
+            batches = replace(short_range, start=start, end=end).to_batches(Findings("skip"))
             return [n for batch in batches for n in batch.column("N").to_pylist()]
 
-        expected = read(whole.start, found.end)
-        bounds = [whole.start, *(cut for cut in found.cuts if cut < found.end), found.end]
+        expected = read(whole_range.start, range_measure.end)
+        bounds = [whole_range.start, *(cut for cut in range_measure.cuts if cut < range_measure.end), range_measure.end]
         assert [n for start, end in pairwise(bounds) for n in read(start, end)] == expected
-        position, rows = whole.start, []
+        position, rows = whole_range.start, []
         while (part := measure_range(replace(bare, start=position), step, step, last=True)).stopped:
             assert part.end > position
             rows += read(position, part.end)
             position = part.end
-        assert part.end == found.end
+        assert part.end == range_measure.end
         assert rows + read(position, part.end) == expected
     finally:
         os.unlink(path)

@@ -109,12 +109,12 @@ def test_constants_and_enums(tmp_path: Path):
             )
         with pytest.raises(SchemaError, match="not a whole number of ms"):
             log.write(data.set_column(1, "At", pa.array([0, 1, 2], pa.timestamp("us", "UTC"))))
-    found = sawlog.read(path, timestamp_columns={"At": "ms"})
-    assert found.schema.metadata == {b"sawlog.application_version": b"3"}
-    assert found.drop_columns(["At"]).to_pylist() == [
+    table = sawlog.read(path, timestamp_columns={"At": "ms"})
+    assert table.schema.metadata == {b"sawlog.application_version": b"3"}
+    assert table.drop_columns(["At"]).to_pylist() == [
         {"Host": "vm1", "Side": side, "Id": 7} for side in ("Buy", None, "Sell")
     ]
-    assert found.column("At").cast(pa.int64()).to_pylist() == [0, 1, None]
+    assert table.column("At").cast(pa.int64()).to_pylist() == [0, 1, None]
     assert b"".join(path.read_bytes().partition(b"vm1")[1:2]) == b"vm1"
 
 
@@ -251,15 +251,15 @@ def test_a_reader_at_work_sees_whole_sets_only(tmp_path: Path):
         writer.start()
     try:
         assert started.wait(60)
-        seen = 0
+        row_count = 0
         positions: dict = {}
         followed: list[int] = []
-        while seen < 400 * 50:
-            found = read_numbers(path)
-            assert len(found) % 50 == 0
-            assert found == list(range(len(found)))
-            assert len(found) >= seen
-            seen = len(found)
+        while row_count < 400 * 50:
+            numbers = read_numbers(path)
+            assert len(numbers) % 50 == 0
+            assert numbers == list(range(len(numbers)))
+            assert len(numbers) >= row_count
+            row_count = len(numbers)
             watch = sawlog.open(path).watch(positions)
             followed += [n for batch in watch.look() for n in batch.column("N").to_pylist()]
             positions = watch.positions
@@ -269,7 +269,7 @@ def test_a_reader_at_work_sees_whole_sets_only(tmp_path: Path):
     watch = sawlog.open(path).watch(positions)
     followed += [n for batch in watch.look() for n in batch.column("N").to_pylist()]
     assert followed == list(range(400 * 50))
-    assert [at for at, _, _ in watch.positions["files"].values()] == [os.path.getsize(path)]
+    assert [offset for offset, _, _ in watch.positions["files"].values()] == [os.path.getsize(path)]
 
 
 def test_repair_carries_commands_over(tmp_path: Path):
@@ -280,9 +280,9 @@ def test_repair_carries_commands_over(tmp_path: Path):
     data[entries[4]["offset"] + 7] ^= 1
     path.write_bytes(data)
     report = sawlog.repair(path, tmp_path / "fixed.bin").files[0]
-    kept = [entries[i] for i in (0, 1, 3, 5, 7, 9)]
+    expected_entries = [entries[i] for i in (0, 1, 3, 5, 7, 9)]
     original = make([3, 5, 1, 5, 0, 5, 2, 3, 1, 5])
-    expected = b"".join(original[e["offset"] : e["offset"] + e["size"]] for e in kept)
+    expected = b"".join(original[e["offset"] : e["offset"] + e["size"]] for e in expected_entries)
     assert (tmp_path / "fixed.bin").read_bytes() == original[: entries[0]["offset"]] + expected
     assert report.account.total == len(data)
     assert DELETE_PARTITION == 10000
@@ -298,7 +298,7 @@ def test_an_empty_table_is_a_header(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "least"),
+    ("kind", "smallest"),
     [
         (pa.int8(), -(2**7)),
         (pa.int16(), -(2**15)),
@@ -311,9 +311,9 @@ def test_an_empty_table_is_a_header(tmp_path: Path):
         (pa.uint16(), 0xFFFF),
     ],
 )
-def test_what_stands_for_null_is_refused(tmp_path: Path, kind: pa.DataType, least: float) -> None:
+def test_what_stands_for_null_is_refused(tmp_path: Path, kind: pa.DataType, smallest: float) -> None:
     """Column files refuse it, too: it would be read back as null."""
-    table = pa.table({"x": pa.array([1, None, least], kind)})
+    table = pa.table({"x": pa.array([1, None, smallest], kind)})
     with pytest.raises(SchemaError, match=r"column 'x', row 2: .* stands for null"):
         sawlog.write(table, tmp_path / "a.bin", format="deephaven_log")
     assert not (tmp_path / "a.bin").exists()

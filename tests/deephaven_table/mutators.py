@@ -34,13 +34,13 @@ def change_offset(sample: Sample, dice: Random) -> Mutation:
     name = dice.choice(names)
     data = bytearray(sample.content[name])
     start = min(struct.unpack_from(">I", data, 4)[0], len(data) - 8)
-    at = start + 8 * dice.randrange(max(1, (len(data) - start) // 8))
-    if at + 8 > len(data):
+    offset = start + 8 * dice.randrange(max(1, (len(data) - start) // 8))
+    if offset + 8 > len(data):
         return Mutation("nothing", sample.content)
-    (value,) = struct.unpack_from("<q", data, at)
+    (value,) = struct.unpack_from("<q", data, offset)
     new = dice.choice((value + 1, value - 1, value + 7, 0, -1, 1 << 31, 1 << 40, (1 << 63) - 1, -(1 << 63)))
-    struct.pack_into("<q", data, at, max(-(1 << 63), min(new, (1 << 63) - 1)))
-    return change_file(sample, name, bytes(data), f"{new} at byte {at}")
+    struct.pack_into("<q", data, offset, max(-(1 << 63), min(new, (1 << 63) - 1)))
+    return change_file(sample, name, bytes(data), f"{new} at byte {offset}")
 
 
 def change_row_count(sample: Sample, dice: Random) -> Mutation:

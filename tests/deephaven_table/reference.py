@@ -50,13 +50,13 @@ class Shape:
         return struct.pack(("<" if self.little else ">") + str(len(values)) + code, *values)
 
 
-def put(directory: Path, column: str, shape: Shape, data: bytes, **others: bytes) -> None:
+def put(directory: Path, column: str, shape: Shape, data: bytes, **contents: bytes) -> None:
     """The files of one column: `.dat`, its overflow if there is any, and the others by suffix."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{column}.dat").write_bytes(shape.header() + data)
     if shape.overflow():
         (directory / f"{column}.ovr").write_bytes(shape.overflow())
-    for suffix, content in others.items():
+    for suffix, content in contents.items():
         (directory / f"{column}.{suffix.replace('_', '.')}").write_bytes(content)
 
 
@@ -84,11 +84,11 @@ def put_symbols(directory: Path, column: str, values: Sequence[str | None], shap
         if value is None:
             ids.append(-(1 << 31))
             continue
-        known = table[-forget:] if forget else table
-        if value not in known:
+        symbols = table[-forget:] if forget else table
+        if value not in symbols:
             table.append(value)
-            known = table[-forget:] if forget else table
-        ids.append(len(table) - len(known) + known.index(value))
+            symbols = table[-forget:] if forget else table
+        ids.append(len(table) - len(symbols) + symbols.index(value))
     encoded = [value.encode("latin-1") or b"\0" for value in table]
     plain = Shape(shape.version, shape.little, shape.start)
     sym = plain.header() + shape.pack("q", ends(encoded))
@@ -97,11 +97,11 @@ def put_symbols(directory: Path, column: str, values: Sequence[str | None], shap
 
 def ends(values: Sequence[bytes]) -> list[int]:
     total = 0
-    found = []
+    totals = []
     for value in values:
         total += len(value)
-        found.append(total)
-    return found
+        totals.append(total)
+    return totals
 
 
 def put_rows(directory: Path, count: int) -> None:

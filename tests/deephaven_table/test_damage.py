@@ -25,9 +25,9 @@ def skipping(
     directory: Path, types: dict[str, str], **options: Any
 ) -> tuple[dict[str, list[Any]], list[dict[str, Any]]]:
     """What is delivered past damage, and the damage; the location keeps the laws."""
-    found = checked(directory, laws=(), types=types, **options)
-    listed = [asdict(damage) for report in found.reports for damage in report.damages]
-    return found.table.to_pydict(), [{"file": one.pop("path"), **one} for one in listed]
+    outcome = checked(directory, laws=(), types=types, **options)
+    listed = [asdict(damage) for report in outcome.reports for damage in report.damages]
+    return outcome.table.to_pydict(), [{"file": damage.pop("path"), **damage} for damage in listed]
 
 
 def checked(directory: Path, laws: Any = None, **options: Any) -> Outcome:
@@ -137,8 +137,8 @@ def test_damage_of_a_column_does_not_depend_on_the_others(tmp_path: Path) -> Non
     put_text(tmp_path, "t", ["x", "y"], Shape())
     put_rows(tmp_path, 4)
     _, damages = skipping(tmp_path, types)
-    found = [(Path(one["file"]).name, one["offset"], one["length"], one["kind"]) for one in damages]
-    assert ("s.dat", 68, 12, "bad_symbol") in found
+    places = [(Path(damage["file"]).name, damage["offset"], damage["length"], damage["kind"]) for damage in damages]
+    assert ("s.dat", 68, 12, "bad_symbol") in places
     checked(tmp_path, types=types)
 
 
@@ -224,7 +224,7 @@ def test_objects_that_cannot_be(tmp_path: Path, kind: str, good: str, bad: list[
     ],
 )
 def test_objects_of_variable_width_that_cannot_be(tmp_path: Path, kind: str, bad: list[str]) -> None:
-    put_variable(tmp_path, "x", [bytes.fromhex(one) for one in bad], Shape())
+    put_variable(tmp_path, "x", [bytes.fromhex(text) for text in bad], Shape())
     fails(tmp_path, {"x": kind}, "bad_value")
     rows, damages = skipping(tmp_path, {"x": kind})
     assert rows == {"x": [None] * len(bad)}
@@ -260,10 +260,10 @@ FIXED_WIDTH = [kind for kind in CODECS if "(" in kind or kind.startswith("Local"
 def test_a_value_that_a_codec_refuses_costs_itself_only(kind: str, variable: bool, tmp_path: Path) -> None:
     """The others of its column, and those of other columns, are what they were."""
     good, bad = map(bytes.fromhex, CODECS[kind])
-    count, chosen = 1000, (0, 499, 999)
+    count, bad_rows = 1000, (0, 499, 999)
 
     def content(row: int | None) -> bytes:
-        values = [bad if at == row else good for at in range(count)]
+        values = [bad if index == row else good for index in range(count)]
         if variable:
             put_variable(tmp_path, "x", values, Shape())
         else:
@@ -276,12 +276,14 @@ def test_a_value_that_a_codec_refuses_costs_itself_only(kind: str, variable: boo
     options: dict[str, Any] = {"types": {"x": kind, "n": "int"}}
     rows = sawlog.read(tmp_path, format="deephaven_table", **options).to_pylist()
     assert rows[0]["x"] is not None
-    for row in chosen:
+    for row in bad_rows:
         broken = content(row)
         units = {0: rows[:row], 1: [rows[row]], 2: rows[row + 1 :]}
-        left = {1: [{**rows[row], "x": None}]}
+        reduced_units = {1: [{**rows[row], "x": None}]}
         place = tmp_path / "x.dat"
-        assert_lost_by_unit(tmp_path, "deephaven_table", {1: broken}, units, file=place, left=left, **options)
+        assert_lost_by_unit(
+            tmp_path, "deephaven_table", {1: broken}, units, file=place, remaining_units=reduced_units, **options
+        )
 
 
 def test_numbers_of_an_absurd_scale(tmp_path: Path) -> None:
@@ -315,13 +317,13 @@ def test_thousands_of_damaged_ranges_are_counted(tmp_path: Path) -> None:
 def test_unfinished_values_are_never_read_past_the_file(tmp_path: Path) -> None:
     """Every truncation of every file of a location."""
     types = {"n": "long", "t": "String(None)", "s": "String", "a": "int[]"}
-    whole = {"n": [1, None, 3], "t": ["ab", None, "c"], "s": ["x", "y", None], "a": [[1], None, [2, 3]]}
-    put_fixed(tmp_path, "n", "long", whole["n"], Shape(start=16))
-    put_text(tmp_path, "t", whole["t"], Shape(start=16))
-    put_symbols(tmp_path, "s", whole["s"], Shape(start=16))
+    columns = {"n": [1, None, 3], "t": ["ab", None, "c"], "s": ["x", "y", None], "a": [[1], None, [2, 3]]}
+    put_fixed(tmp_path, "n", "long", columns["n"], Shape(start=16))
+    put_text(tmp_path, "t", columns["t"], Shape(start=16))
+    put_symbols(tmp_path, "s", columns["s"], Shape(start=16))
     put_variable(tmp_path, "a", [int_array(1), b"", int_array(2, 3)], Shape(start=16))
     put_rows(tmp_path, 3)
-    assert skipping(tmp_path, types) == (whole, [])
+    assert skipping(tmp_path, types) == (columns, [])
     for path in sorted(tmp_path.iterdir()):
         content = path.read_bytes()
         for size in range(0, len(content), 1 if path.suffix == ".dat" else 3):
@@ -330,7 +332,10 @@ def test_unfinished_values_are_never_read_past_the_file(tmp_path: Path) -> None:
             path.write_bytes(content[:size])
             rows, _ = skipping(tmp_path, types)
             for name, values in rows.items():
-                assert all(new in (old, None) for new, old in zip(values, whole[name], strict=False)), (path.name, size)
+                assert all(new in (old, None) for new, old in zip(values, columns[name], strict=False)), (
+                    path.name,
+                    size,
+                )
         path.write_bytes(content)
 
 
@@ -372,7 +377,7 @@ def test_changed_files_are_read_or_reported(
     for file, content in FILES.items():
         (directory / file).write_bytes(content)
     data = bytearray(FILES[name])
-    for at, value in changes:
-        data[at % len(data)] = value
+    for offset, value in changes:
+        data[offset % len(data)] = value
     (directory / name).write_bytes(data)
     checked(directory, **{} if inferred else {"types": KINDS})

@@ -32,11 +32,11 @@ def test_strings_with_and_without_symbols(tmp_path: Path) -> None:
     assert table.column("S").to_pylist() == ["A", "", None, "BB", "A"]
     assert table.schema.field("S").type == pa.dictionary(pa.int32(), pa.string())
     ends = "0200000000000000 0200000000000000 0300000000000000 0400000000000000"
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "T.dat").write_bytes(HEADER + bytes.fromhex(ends))
-    (other / "T.bytes").write_bytes(bytes.fromhex("61 62 00 63"))
-    table = sawlog.read(other, types={"T": "String(None)"})
+    other_path = tmp_path / "other"
+    other_path.mkdir()
+    (other_path / "T.dat").write_bytes(HEADER + bytes.fromhex(ends))
+    (other_path / "T.bytes").write_bytes(bytes.fromhex("61 62 00 63"))
+    table = sawlog.read(other_path, types={"T": "String(None)"})
     assert table.column("T").to_pylist() == ["ab", None, "", "c"]
     assert table.schema.field("T").type == pa.string()
 
@@ -75,14 +75,14 @@ def test_sizes_of_a_real_location() -> None:
 def test_objects_of_a_fixed_width(tmp_path: Path, kind: str, slots: list[str], values: list[object]) -> None:
     shape = Shape(start=16)
     put(tmp_path, "X", shape, b"".join(map(bytes.fromhex, slots)))
-    found = sawlog.read(tmp_path, types={"X": kind}).column("X")
+    column = sawlog.read(tmp_path, types={"X": kind}).column("X")
     if kind == "LocalTime":
-        assert found[0].value == 86_399_999_999_999
-    assert found.to_pylist() == values
+        assert column[0].value == 86_399_999_999_999
+    assert column.to_pylist() == values
     # The same objects with offsets, as such columns may be stored.
-    other = tmp_path / "variable"
-    put_variable(other, "X", [*map(bytes.fromhex, slots), b""], shape)
-    assert sawlog.read(other, types={"X": kind}).column("X").to_pylist() == [*values, None]
+    other_path = tmp_path / "variable"
+    put_variable(other_path, "X", [*map(bytes.fromhex, slots), b""], shape)
+    assert sawlog.read(other_path, types={"X": kind}).column("X").to_pylist() == [*values, None]
 
 
 @pytest.mark.parametrize(

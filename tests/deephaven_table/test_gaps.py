@@ -43,8 +43,8 @@ def test_a_column_that_the_schema_names_and_that_has_no_data(tmp_path: Path, nam
     table = partial(tmp_path, rf"{name}\.dat: .*restore the file")
     nulls = pa.nulls(3, table.schema.field(name).type).to_pylist()
     assert table.to_pydict() == {**TABLE.to_pydict(), name: nulls}
-    others = [one for one in TABLE.schema.names if one != name]
-    assert sawlog.read(tmp_path, columns=others).to_pydict() == TABLE.select(others).to_pydict()
+    other_names = [column for column in TABLE.schema.names if column != name]
+    assert sawlog.read(tmp_path, columns=other_names).to_pydict() == TABLE.select(other_names).to_pydict()
 
 
 @pytest.mark.parametrize("name", ["s.dat", "t.dat"])
@@ -71,12 +71,12 @@ def test_symbols_without_their_offsets_are_no_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("length", [0, 1, 40, 160, 200])
 def test_a_schema_that_is_cut(tmp_path: Path, length: int) -> None:
     file = written(tmp_path) / "table.schema"
-    whole = file.read_bytes()
-    file.write_bytes(whole[:length])
+    data = file.read_bytes()
+    file.write_bytes(data[:length])
     assert partial(tmp_path, r"table\.schema: .*types were inferred")["Id"].to_pylist() == [0, 1, 2]
-    (tmp_path.parent / "given.schema").write_bytes(whole)
-    given = sawlog.read(tmp_path, schema=str(tmp_path.parent / "given.schema"))
-    assert given.to_pydict() == TABLE.to_pydict()
+    (tmp_path.parent / "given.schema").write_bytes(data)
+    table = sawlog.read(tmp_path, schema=str(tmp_path.parent / "given.schema"))
+    assert table.to_pydict() == TABLE.to_pydict()
 
 
 def test_a_schema_that_the_files_of_a_column_contradict(tmp_path: Path) -> None:
@@ -130,11 +130,11 @@ def test_a_location_of_a_historical_tree_that_lacks_what_others_have(tmp_path: P
     types = {"n": "int", "m": "int"}
     assert sawlog.verify(tmp_path / "db", types=types).verdict is Verdict.CLEAN
     partitions = tmp_path / "db" / "Systems" / "Ns" / "Partitions"
-    lost = partitions / "1" / "2024-01-03" / "T" / "m.dat"
-    whole = lost.read_bytes()
-    lost.unlink()
+    path = partitions / "1" / "2024-01-03" / "T" / "m.dat"
+    data = path.read_bytes()
+    path.unlink()
     assert partial(tmp_path / "db", "2024-01-03/T/m.dat: .*other locations have", types=types)["m"].null_count == 6
-    lost.write_bytes(whole)
+    path.write_bytes(data)
     for internal in ("0", "1"):
         (partitions / internal / "2024-01-02" / "T" / "n.dat").unlink()
     assert partial(tmp_path / "db", "2024-01-02/T/n.dat: .*other locations have", types=types)["n"].null_count == 4

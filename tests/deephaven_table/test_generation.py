@@ -35,8 +35,8 @@ def test_what_sawlog_writes_it_reads(tmp_path: Path, first: float, count: int) -
         assert sawlog.read(tmp_path / "T", format="deephaven_table").column("d") == table.column("d")
     for name in ("table.schema", "table.size"):
         (tmp_path / "T" / name).unlink()
-        found = sawlog.read(tmp_path / "T", format="deephaven_table", types={"d": "double"}, byteorder="little")
-        assert found.column("d") == table.column("d")
+        result_table = sawlog.read(tmp_path / "T", format="deephaven_table", types={"d": "double"}, byteorder="little")
+        assert result_table.column("d") == table.column("d")
 
 
 @pytest.mark.parametrize("little", [True, False])
@@ -101,5 +101,5 @@ def test_all_columns_decide_together(tmp_path: Path) -> None:
 def test_an_overflow_file_goes_with_a_header(tmp_path: Path) -> None:
     put(tmp_path, "n", Shape(metadata=bytes(100), start=16), struct.pack("<2i", 1, 2))
     assert (tmp_path / "n.ovr").exists()
-    found = sawlog.read(tmp_path, types={"n": "int"}, format="deephaven_table")
-    assert found.to_pydict() == {"n": [1, 2]}
+    table = sawlog.read(tmp_path, types={"n": "int"}, format="deephaven_table")
+    assert table.to_pydict() == {"n": [1, 2]}

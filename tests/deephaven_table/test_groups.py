@@ -34,8 +34,8 @@ def test_a_filter_reads_the_rows_of_its_groups(tmp_path: Path, touched: list[int
     """With the metadata in the header, and most of it in the overflow file."""
     grouped(tmp_path, start=start)
     assert (tmp_path / "s.ovr").exists() == (start == 64)
-    whole = sawlog.read(tmp_path, types=TYPES)
-    everything = sum(touched)
+    result_table = sawlog.read(tmp_path, types=TYPES)
+    total_bytes = sum(touched)
     for filters, ranges in (
         ([("s", "=", "IBM")], [(11_000, 11_500)]),
         ([("s", "in", ["MSFT", "IBM"])], [(11_000, 20_000)]),
@@ -46,34 +46,34 @@ def test_a_filter_reads_the_rows_of_its_groups(tmp_path: Path, touched: list[int
     ):
         touched.clear()
         table = sawlog.read(tmp_path, types=TYPES, filters=filters)
-        expected = pa.concat_tables([whole.slice(0, 0), *(whole.slice(a, b - a) for a, b in ranges)])
+        expected = pa.concat_tables([result_table.slice(0, 0), *(result_table.slice(a, b - a) for a, b in ranges)])
         assert table.to_pydict() == expected.to_pydict()
         rows = 500 if filters[0] == ("s", "=", "IBM") else sum(end - first for first, end in ranges)
         # Of a row: symbol id, number, end offset and text; the tables of symbols; an offset before each range.
-        assert sum(touched) <= (everything * rows) // ROWS + len(ranges) * 400 + (200 if ranges else 0)
+        assert sum(touched) <= (total_bytes * rows) // ROWS + len(ranges) * 400 + (200 if ranges else 0)
 
 
 def test_rows_without_a_value_are_in_no_group(tmp_path: Path) -> None:
     grouped(tmp_path)
-    whole = sawlog.read(tmp_path, types=TYPES)
-    wanted = pc.field("s").isin(["IBM", None])
-    assert whole.filter(wanted).num_rows == 1500
-    for found in (
+    table = sawlog.read(tmp_path, types=TYPES)
+    condition = pc.field("s").isin(["IBM", None])
+    assert table.filter(condition).num_rows == 1500
+    for filtered_table in (
         sawlog.read(tmp_path, types=TYPES, filters=[("s", "in", ["IBM", None])]),
-        sawlog.read(tmp_path, types=TYPES, filter=wanted),
+        sawlog.read(tmp_path, types=TYPES, filter=condition),
     ):
-        assert found == whole.filter(wanted)
+        assert filtered_table == table.filter(condition)
     assert sawlog.read(tmp_path, types=TYPES, filters=[("s", "=", None)]).num_rows == 0
 
 
 def test_expressions_read_the_rows_of_groups(tmp_path: Path, touched: list[int]) -> None:
     grouped(tmp_path)
-    whole = sawlog.read(tmp_path, types=TYPES)
-    everything = sum(touched)
+    table = sawlog.read(tmp_path, types=TYPES)
+    total_bytes = sum(touched)
     touched.clear()
-    wanted = pc.field("s").isin(["IBM"]) & pc.starts_with(pc.field("t"), "row 110")
-    assert sawlog.read(tmp_path, types=TYPES, filter=wanted) == whole.filter(wanted)
-    assert sum(touched) < everything / 20
+    condition = pc.field("s").isin(["IBM"]) & pc.starts_with(pc.field("t"), "row 110")
+    assert sawlog.read(tmp_path, types=TYPES, filter=condition) == table.filter(condition)
+    assert sum(touched) < total_bytes / 20
 
 
 def test_a_filter_that_groups_do_not_help_reads_everything(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_views_of_groups(tmp_path: Path) -> None:
     grouped(tmp_path)
     groups = sawlog.read(tmp_path, types=TYPES, view="groups").to_pylist()
     assert [(row["column"], row["value"], row["first"], row["end"]) for row in groups] == [
-        ("s", *one) for one in GROUPS
+        ("s", *group) for group in GROUPS
     ]
     assert [row["rows"] for row in groups] == [1000, 10_000, 500, 8500]
     facts = {row["column"]: row["groups"] for row in sawlog.read(tmp_path, types=TYPES, view="columns").to_pylist()}
@@ -166,14 +166,14 @@ def test_what_a_filter_delivers_is_what_the_whole_read_has(tmp_path: Path, name:
     """One byte of a symbol, or one bit of a key, changed: the groups say something else than the rows."""
     grouped(tmp_path)
     data = (tmp_path / name).read_bytes()
-    at = data.index(b"AAPL")
-    (tmp_path / name).write_bytes(data[:at] + b"AAPM" + data[at + 4 :])
-    whole = sawlog.read(tmp_path, types=TYPES)
+    offset = data.index(b"AAPL")
+    (tmp_path / name).write_bytes(data[:offset] + b"AAPM" + data[offset + 4 :])
+    table = sawlog.read(tmp_path, types=TYPES)
     for value in ("AAPL", "AAPM"):
         with pytest.warns(DamageWarning, match="row 1000 is in the group of another value; all rows are read"):
-            found = sawlog.read(tmp_path, types=TYPES, filters=[("s", "=", value)])
-        expected = [row for row in whole.to_pylist() if row["s"] == value]
-        assert found.to_pylist() == expected
+            result_table = sawlog.read(tmp_path, types=TYPES, filters=[("s", "=", value)])
+        expected = [row for row in table.to_pylist() if row["s"] == value]
+        assert result_table.to_pylist() == expected
         assert len(expected) == (10_000 if (value == "AAPM") == (name == "s.sym.bytes") else 0)
 
 
@@ -197,7 +197,7 @@ def test_filters_find_both_zeros_in_groups(tmp_path: Path) -> None:
     sawlog.write(pa.table({"d": values}), tmp_path / "plain", format="deephaven_table")
     for name in ("grouped", "plain"):
         for op, value in (("=", 0.0), ("=", -0.0), ("in", [0.0]), ("in", [-0.0, 7.0])):
-            found = sawlog.read(tmp_path / name, format="deephaven_table", filters=[("d", op, value)])
-            assert str(found.column("d").to_pylist()) == "[-0.0, -0.0, 0.0]", (name, op, value)
-        found = sawlog.read(tmp_path / name, format="deephaven_table", filters=[("d", "not in", [0.0])])
-        assert found.column("d").to_pylist() == [-1.0, 1.0]
+            table = sawlog.read(tmp_path / name, format="deephaven_table", filters=[("d", op, value)])
+            assert str(table.column("d").to_pylist()) == "[-0.0, -0.0, 0.0]", (name, op, value)
+        table = sawlog.read(tmp_path / name, format="deephaven_table", filters=[("d", "not in", [0.0])])
+        assert table.column("d").to_pylist() == [-1.0, 1.0]

@@ -34,16 +34,16 @@ NUMBERS: dict[ColumnType, str] = {
 def keys(kind: ColumnType, count: int, random: random.Random) -> list[Any]:
     if kind is ColumnType.STRING:
         letters = string.ascii_letters + "\0éÿ日\U0001f600"
-        made: set[Any] = {"".join(random.choices(letters, k=random.randrange(9))) for _ in range(count)}
+        key_set: set[Any] = {"".join(random.choices(letters, k=random.randrange(9))) for _ in range(count)}
     elif kind is ColumnType.BOOLEAN:
-        made = {True, False}
+        key_set = {True, False}
     elif kind in NUMBERS:
         size = struct.calcsize(NUMBERS[kind])
-        made = {struct.unpack(NUMBERS[kind], random.randbytes(size))[0] for _ in range(count)}
+        key_set = {struct.unpack(NUMBERS[kind], random.randbytes(size))[0] for _ in range(count)}
     else:
         code = "f" if kind is ColumnType.FLOAT else "d"
-        made = {struct.unpack(code, struct.pack(code, random.uniform(-1e9, 1e9)))[0] for _ in range(count)}
-    return [*made, None] if random.random() < 0.5 else list(made)
+        key_set = {struct.unpack(code, struct.pack(code, random.uniform(-1e9, 1e9)))[0] for _ in range(count)}
+    return [*key_set, None] if random.random() < 0.5 else list(key_set)
 
 
 def groups_of(values: list[Any], random: random.Random) -> list[Group]:
@@ -56,7 +56,7 @@ def groups_of(values: list[Any], random: random.Random) -> list[Group]:
 
 
 def cases() -> dict[str, tuple[ColumnType, list[Group]]]:
-    made: dict[str, tuple[ColumnType, list[Group]]] = {
+    case_groups: dict[str, tuple[ColumnType, list[Group]]] = {
         "empty": (ColumnType.STRING, []),
         "texts": (ColumnType.STRING, groups_of(TEXTS, random.Random(1))),
         "many": (ColumnType.STRING, groups_of([f"S{i}" for i in range(20_000)], random.Random(2))),
@@ -65,8 +65,8 @@ def cases() -> dict[str, tuple[ColumnType, list[Group]]]:
     for kind in KEY_TYPES:
         for number in range(6):
             values = keys(kind, generator.choice([1, 2, 12, 13, 30]), generator)
-            made[f"{kind.value}{number}"] = (kind, groups_of(values, generator))
-    return made
+            case_groups[f"{kind.value}{number}"] = (kind, groups_of(values, generator))
+    return case_groups
 
 
 CASES = cases()
@@ -116,44 +116,44 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def made(java: Path, name: str) -> bytes:
+def read_java_file(java: Path, name: str) -> bytes:
     return (java / f"{name}.made").read_bytes()
 
 
 def grouping(java: Path, name: str) -> Grouping:
-    found = read_grouping(made(java, name), name)
-    assert found is not None
-    return found
+    group_index = read_grouping(read_java_file(java, name), name)
+    assert group_index is not None
+    return group_index
 
 
-def pairs(found: Grouping) -> dict[Any, tuple[int, int]]:
-    return {group.value: (group.first, group.end) for group in found.groups}
+def pairs(group_index: Grouping) -> dict[Any, tuple[int, int]]:
+    return {group.value: (group.first, group.end) for group in group_index.groups}
 
 
 def test_java_reads_what_we_write(java: Path) -> None:
     lines = (java / "described.txt").read_text().splitlines()
-    found = dict(line.split("\t", 1) for line in lines)
-    assert len(found) == len(CASES) + 1 + len(ARRAYS)
+    answers = dict(line.split("\t", 1) for line in lines)
+    assert len(answers) == len(CASES) + 1 + len(ARRAYS)
     for name, (kind, groups) in CASES.items():
-        assert found[f"{name}.ser"] == described(kind, groups), name
-    assert found["null.ser"] == "null"
+        assert answers[f"{name}.ser"] == described(kind, groups), name
+    assert answers["null.ser"] == "null"
     for letter, (name, values) in ARRAYS.items():
-        assert found[f"array_{letter}.ser"] == f"{name}{values}"
+        assert answers[f"array_{letter}.ser"] == f"{name}{values}"
 
 
 def test_we_read_what_we_write() -> None:
     for name, (kind, groups) in CASES.items():
-        found = read_grouping(encode_grouping(kind, groups, "C"), name)
-        assert found is not None
-        assert list(found.groups) == groups
-        assert found.key_type in (KEY_TYPES[kind], "")
-        found.check(groups[-1].end if groups else 0, name)
+        group_index = read_grouping(encode_grouping(kind, groups, "C"), name)
+        assert group_index is not None
+        assert list(group_index.groups) == groups
+        assert group_index.key_type in (KEY_TYPES[kind], "")
+        group_index.check(groups[-1].end if groups else 0, name)
 
 
 def test_sizes_are_those_of_the_product() -> None:
     assert len(encode_grouping(ColumnType.STRING, [], "C")) == 82
-    one = encode_grouping(ColumnType.STRING, [Group("AAPL", 0, 3)], "C")
-    assert one == bytes.fromhex(
+    data = encode_grouping(ColumnType.STRING, [Group("AAPL", 0, 3)], "C")
+    assert data == bytes.fromhex(
         "aced0005 7372 0011 6a6176612e7574696c2e486173684d6170 0507dac1c31660d1 03 0002"
         "46 000a 6c6f6164466163746f72  49 0009 7468726573686f6c64  78 70 3f400000 0000000c 77 08 00000010 00000001"
         "74 0004 4141504c 75 72 0002 5b49 4dba602676eab2a5 02 0000 78 70 00000002 00000000 00000003 78"
@@ -187,10 +187,10 @@ def test_sizes_are_those_of_the_product() -> None:
     ],
 )
 def test_we_read_what_java_writes(java: Path, name: str, values: list[Any], key_type: str) -> None:
-    found = grouping(java, name)
-    assert pairs(found) == {value: (2 * i, 2 * i + 2) for i, value in enumerate(values)}
-    assert found.key_type == key_type
-    found.check(2 * len(values), name)
+    group_index = grouping(java, name)
+    assert pairs(group_index) == {value: (2 * i, 2 * i + 2) for i, value in enumerate(values)}
+    assert group_index.key_type == key_type
+    group_index.check(2 * len(values), name)
 
 
 def test_large_maps_and_ranges(java: Path) -> None:
@@ -199,15 +199,15 @@ def test_large_maps_and_ranges(java: Path) -> None:
 
 
 def test_zeros_are_told_apart_and_found_alike(java: Path) -> None:
-    found = grouping(java, "doubles")
-    assert [(group.first, group.end) for group in found.find(0.0)] == [(0, 2), (2, 4)]
-    assert [group.first for group in found.find(float("inf"))] == [6]
-    assert found.find(7.0) == []
+    group_index = grouping(java, "doubles")
+    assert [(group.first, group.end) for group in group_index.find(0.0)] == [(0, 2), (2, 4)]
+    assert [group.first for group in group_index.find(float("inf"))] == [6]
+    assert group_index.find(7.0) == []
 
 
 def test_a_null_or_nothing_is_no_grouping(java: Path) -> None:
-    assert read_grouping(made(java, "null"), "x") is None
-    assert read_grouping(made(java, "legacy_ungrouped"), "x") is None
+    assert read_grouping(read_java_file(java, "null"), "x") is None
+    assert read_grouping(read_java_file(java, "legacy_ungrouped"), "x") is None
     assert read_grouping(b"", "x") is None
 
 
@@ -224,27 +224,27 @@ def test_a_null_or_nothing_is_no_grouping(java: Path) -> None:
 )
 def test_what_is_no_grouping_says_so(java: Path, name: str, message: str) -> None:
     with pytest.raises(FormatError, match=message):
-        read_grouping(made(java, name), "Sym.dat")
+        read_grouping(read_java_file(java, name), "Sym.dat")
 
 
 def test_arrays_of_java(java: Path) -> None:
     for letter, (_, values) in ARRAYS.items():
-        root = read_stream(made(java, f"array_{letter}"), "x").root
+        root = read_stream(read_java_file(java, f"array_{letter}"), "x").root
         assert isinstance(root, JavaArray)
         assert root.tolist() == values
         assert len(root) == len(values)
     expected: dict[str, list[Any]] = {"F": [1.5], "C": [97, 0xD800], "Z": [True, False]}
     for letter, values in expected.items():
-        assert read_stream(made(java, f"array_{letter}"), "x").root.tolist() == values
+        assert read_stream(read_java_file(java, f"array_{letter}"), "x").root.tolist() == values
     for letter in ARRAY_UIDS:
-        assert made(java, f"array_{letter}").startswith(make_array_prefix(letter))
-    assert read_stream(made(java, "array_empty"), "x").root.tolist() == []
-    deep = read_stream(made(java, "array_deep"), "x").root
-    assert [None if one is None else one.tolist() for one in deep] == [[1], [2, 3], None]
+        assert read_java_file(java, f"array_{letter}").startswith(make_array_prefix(letter))
+    assert read_stream(read_java_file(java, "array_empty"), "x").root.tolist() == []
+    deep = read_stream(read_java_file(java, "array_deep"), "x").root
+    assert [None if array is None else array.tolist() for array in deep] == [[1], [2, 3], None]
 
 
 def test_objects_are_data(java: Path) -> None:
-    root = read_stream(made(java, "legacy"), "x").root
+    root = read_stream(read_java_file(java, "legacy"), "x").root
     assert isinstance(root, JavaObject)
     assert root.type.name == "Oracle$SymbolDiskMappedColumn"
     assert root.type.parent is not None
@@ -259,9 +259,9 @@ def test_objects_are_data(java: Path) -> None:
     assert root.values["type"].name == "java.lang.String"
     assert sum(len(part) for part in root.written if isinstance(part, bytes)) == 3004
     assert root.written[-1] == "behind"
-    cycle = read_stream(made(java, "cycle"), "x").root
+    cycle = read_stream(read_java_file(java, "cycle"), "x").root
     assert cycle[0] is cycle
-    top, depth = read_stream(made(java, "deep"), "x").root, 0
+    top, depth = read_stream(read_java_file(java, "deep"), "x").root, 0
     while top is not None:
         top, depth = top.values["inner"], depth + 1
     assert depth == 41
@@ -269,7 +269,7 @@ def test_objects_are_data(java: Path) -> None:
 
 def test_every_truncation_is_an_error(java: Path) -> None:
     for name in ("legacy", "integers", "linked", "instants"):
-        data = made(java, name)
+        data = read_java_file(java, name)
         for length in range(len(data)):
             # What is missing at the very end is the end mark of an outer part.
             with pytest.raises(FormatError):
@@ -279,7 +279,7 @@ def test_every_truncation_is_an_error(java: Path) -> None:
 def test_mutations_never_do_worse_than_an_error(java: Path) -> None:
     generator = random.Random(5)
     for name in ("legacy", "integers", "linked", "instants", "array_deep", "deep"):
-        data = made(java, name)
+        data = read_java_file(java, name)
         for _ in range(1500):
             changed = bytearray(data)
             for _ in range(generator.randrange(1, 4)):
@@ -329,19 +329,19 @@ def test_the_products_own_stream() -> None:
     body = bytes.fromhex("ef00000001fd00044141504cf5000000020000000000000003")
     for cut in range(1, len(body)):
         data = b"\x77" + bytes([cut]) + body[:cut] + b"\x7a" + (len(body) - cut).to_bytes(4, "big") + body[cut:]
-        found = read_grouping(data, "x")
-        assert found is not None
-        assert found.groups == (Group("AAPL", 0, 3),)
+        group_index = read_grouping(data, "x")
+        assert group_index is not None
+        assert group_index.groups == (Group("AAPL", 0, 3),)
     linked = bytes.fromhex(
         "ed00000002 fc00000007 f3000000020000000000000000 00000000 00000003 f1 f500000002 00000003 00000005"
     )
-    found = read_grouping(b"\x77" + bytes([len(linked)]) + linked, "x")
-    assert found is not None
-    assert found.groups == (Group(7, 0, 3), Group(None, 3, 5))
+    group_index = read_grouping(b"\x77" + bytes([len(linked)]) + linked, "x")
+    assert group_index is not None
+    assert group_index.groups == (Group(7, 0, 3), Group(None, 3, 5))
     java = encode_grouping(ColumnType.STRING, [Group("A", 0, 1)], "C")
-    found = read_grouping(b"\x77\x01\xfe" + java[4:], "x")
-    assert found is not None
-    assert found.groups == (Group("A", 0, 1),)
+    group_index = read_grouping(b"\x77\x01\xfe" + java[4:], "x")
+    assert group_index is not None
+    assert group_index.groups == (Group("A", 0, 1),)
     for data in (
         b"\x77\x05\xef\x7f\xff\xff\xff",
         b"\x77\x05\xf5\x7f\xff\xff\xff",
@@ -390,14 +390,14 @@ def test_memory_follows_the_bytes(kind: ColumnType) -> None:
     data = encode_grouping(kind, groups, "C")
     tracemalloc.start()
     try:
-        found = read_grouping(data, "x")
-        assert found is not None
-        found.check(len(groups), "x")
-        assert [group.first for group in found.find(groups[7].value)] == [7]
+        group_index = read_grouping(data, "x")
+        assert group_index is not None
+        group_index.check(len(groups), "x")
+        assert [group.first for group in group_index.find(groups[7].value)] == [7]
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert found.groups == tuple(groups)
+    assert group_index.groups == tuple(groups)
     assert peak < 6 * len(data)
 
 
@@ -416,4 +416,4 @@ def test_values_that_are_referred_to_are_read_again() -> None:
     data += bytes.fromhex("00000004 740001 41 71007e0002")
     data += bytes.fromhex("7572 0002 5b49 4dba602676eab2a5 02 0000 7870 00000001 00000007 71007e0004")
     root = read_stream(data, "x").root
-    assert [one if isinstance(one, str) else one.tolist() for one in root] == ["A", "A", [7], [7]]
+    assert [item if isinstance(item, str) else item.tolist() for item in root] == ["A", "A", [7], [7]]

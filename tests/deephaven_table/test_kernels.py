@@ -28,10 +28,10 @@ def test_patterns_are_found_wherever_they_are(dtype: Any) -> None:
     for length in range(40):
         values = np.arange(length).astype(dtype)
         for place in range(length):
-            found = values.copy()
-            found[place] = top
-            found.flags.writeable = False
-            assert holds(found, top)
+            changed_values = values.copy()
+            changed_values[place] = top
+            changed_values.flags.writeable = False
+            assert holds(changed_values, top)
         values.flags.writeable = False
         assert not holds(values, top)
 
@@ -47,27 +47,29 @@ def test_limits_are_reached_from_any_side() -> None:
     assert reaches(high, np.uint32(1 << 30))
 
 
-@pytest.mark.parametrize("same", [False, True])
-def test_symbols_are_numbered_as_they_first_appear(monkeypatch: pytest.MonkeyPatch, same: bool) -> None:
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_symbols_are_numbered_as_they_first_appear(monkeypatch: pytest.MonkeyPatch, is_shared: bool) -> None:
     """In tables that grow, and where all hashes are the same."""
     monkeypatch.setattr(intern, "CHUNK", 7)
-    if same:
+    if is_shared:
         monkeypatch.setattr(intern, "hash_strings", lambda strings, seed, hashes: hashes.fill(1 << 63))
     rng = random.Random(2)
-    table, known = symbol_table.SymbolTable("UTF-8"), dict[str, int]()
+    table, ids_by_text = symbol_table.SymbolTable("UTF-8"), dict[str, int]()
     ends, characters = [], b""
     for _ in range(12):
         texts = [rng.choice([None, "", "é", f"s{rng.randrange(40)}", "x" * rng.randrange(40)]) for _ in range(20)]
-        wanted = [-(1 << 31) if text is None else known.setdefault(text, len(known)) for text in texts]
+        expected_ids = [
+            -(1 << 31) if text is None else ids_by_text.setdefault(text, len(ids_by_text)) for text in texts
+        ]
         array = pa.array(["before", *texts], pa.string())[1:]
         with np.errstate(over="ignore"):  # hashes, where the JIT is off
-            found = table.assign_ids(array.dictionary_encode() if rng.random() < 0.5 else array, ArrayPlace("S", 0))
-        assert found.tolist() == wanted
-        more, data = table.take()
-        ends += more.tolist()
+            ids = table.assign_ids(array.dictionary_encode() if rng.random() < 0.5 else array, ArrayPlace("S", 0))
+        assert ids.tolist() == expected_ids
+        text_ends, data = table.take()
+        ends += text_ends.tolist()
         characters += data
     stored = [characters[start:end] for start, end in itertools.pairwise([0, *ends])]
-    assert stored == [text.encode() or b"\0" for text in known]
+    assert stored == [text.encode() or b"\0" for text in ids_by_text]
 
 
 def test_small_locations_in_every_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +103,7 @@ def test_values_with_damage_between_them(tmp_path: Path) -> None:
             table = sawlog.read(tmp_path, types={"t": "String(None)"}, on_damage="skip")
         assert table.num_rows == 8
         table.validate(full=True)
-        whole = bytes(range(65, 89)).decode()
+        text = bytes(range(65, 89)).decode()
         for start, end, value in zip([0, *ends], ends, table.column("t").to_pylist(), strict=False):
-            fits = 0 <= start <= end <= len(whole)
-            assert value in ((whole[start:end] or None, None) if fits else (None,))
+            fits = 0 <= start <= end <= len(text)
+            assert value in ((text[start:end] or None, None) if fits else (None,))

@@ -39,7 +39,7 @@ def files(put: Callable[[Path], None]) -> dict[str, bytes]:
     with TemporaryDirectory() as place:
         root = Path(place)
         put(root)
-        return {str(one.relative_to(root)): one.read_bytes() for one in sorted(root.rglob("*")) if one.is_file()}
+        return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 def plain(directory: Path, shape: Shape) -> None:
@@ -168,7 +168,7 @@ class TestLaws(Laws):
     @classmethod
     def samples(cls) -> Sequence[Sample]:
         advisory = ["bad_metadata"]
-        found = [
+        samples = [
             Sample(
                 "splayed",
                 "deephaven_table",
@@ -264,6 +264,6 @@ class TestLaws(Laws):
         ]
         # They say of columns what their headers say; `verify` checks all of the table in these views, too.
         described = replace(
-            found[2], name="columns", view="columns", advisory=(), filters=(), beside=["Ns"], folded=True, effort=0.3
+            samples[2], name="columns", view="columns", advisory=(), filters=(), beside=["Ns"], folded=True, effort=0.3
         )
-        return [*found, described, replace(described, name="groups", view="groups")]
+        return [*samples, described, replace(described, name="groups", view="groups")]

@@ -16,14 +16,14 @@ def test_rows_by_partition_and_bytes_by_column(tmp_path: Path) -> None:
         numbers = list(range(count))
         table = pa.table({"Sym": ["a", "b"] * (count // 2), "Size": [None, *numbers[1:]], "Px": [0.5] * count})
         sawlog.write(table, tmp_path / day / "Trades", format="deephaven_table")
-    found = pictures(tmp_path)
-    rows = widths(found["Rows by partition"])
-    assert {lane.split("/")[0]: sum(one.values()) for lane, one in rows.items()} == counts
-    sizes = widths(found["Bytes by column and kind of file"])
+    charts = pictures(tmp_path)
+    rows = widths(charts["Rows by partition"])
+    assert {lane.split("/")[0]: sum(widths.values()) for lane, widths in rows.items()} == counts
+    sizes = widths(charts["Bytes by column and kind of file"])
     assert {lane.split(": ")[1] for lane in sizes} == {"String", "long", "double"}
     for lane, by_suffix in sizes.items():
         for suffix, size in by_suffix.items():
             files = tmp_path.rglob(lane.split(":")[0] + suffix)
             assert size == sum(file.stat().st_size for file in files)
-    assert widths(found["Nulls by column"])["Size"] == {"with values": 498, "null": 2}
-    assert all(Path(box.path).is_file() for boxes in found["Rows by partition"].lanes.values() for box in boxes)
+    assert widths(charts["Nulls by column"])["Size"] == {"with values": 498, "null": 2}
+    assert all(Path(box.path).is_file() for boxes in charts["Rows by partition"].lanes.values() for box in boxes)

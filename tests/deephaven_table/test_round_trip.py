@@ -49,7 +49,7 @@ def floats(width: Any) -> st.SearchStrategy[float]:
 
 
 def entries(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.dictionaries(TEXT, values, max_size=3).map(lambda found: list(found.items()))
+    return st.dictionaries(TEXT, values, max_size=3).map(lambda mapping: list(mapping.items()))
 
 
 DATES = st.integers(-700_000, 2_900_000)
@@ -161,23 +161,25 @@ def test_every_table_comes_back(
     bounds = sorted({0, *(cut for cut in cuts if cut < len(table)), len(table)})
     parts = [table.slice(start, end - start) for start, end in itertools.pairwise(bounds)]
     # The byte order of a headerless file is not in it.
-    told = {"byteorder": options["byteorder"]} if options["column_version"] == 2 else {}
-    told |= {"column_version": options["column_version"]}
+    read_options = {"byteorder": options["byteorder"]} if options["column_version"] == 2 else {}
+    read_options |= {"column_version": options["column_version"]}
     with tempfile.TemporaryDirectory() as root:
         path = Path(root) / "t"
         sawlog.write(pa.concat_tables(parts), path, format="deephaven_table", types=types, **options)
-        found = sawlog.read(path, format="deephaven_table", **told)
-        assert found.schema.names == table.schema.names
+        result_table = sawlog.read(path, format="deephaven_table", **read_options)
+        assert result_table.schema.names == table.schema.names
         for name, spelled in types.items():
-            assert found.schema.field(name).type == TYPES[spelled][0], spelled
-            expected, read = plain(table.column(name)), plain(found.column(name))
+            assert result_table.schema.field(name).type == TYPES[spelled][0], spelled
+            expected, read = plain(table.column(name)), plain(result_table.column(name))
             if spelled == "StringSet":
-                expected, read = ([one if one is None else sorted(one) for one in side] for side in (expected, read))
+                expected, read = (
+                    [entry if entry is None else sorted(entry) for entry in side] for side in (expected, read)
+                )
             assert read == expected, spelled
-        report = sawlog.verify(path, format="deephaven_table", **told)
+        report = sawlog.verify(path, format="deephaven_table", **read_options)
         assert not report.damaged
         # Reading and writing again, with nothing said, makes the same files.
-        sawlog.write(found, Path(root) / "again" / "t", format="deephaven_table", **options)
+        sawlog.write(result_table, Path(root) / "again" / "t", format="deephaven_table", **options)
         for name in sorted(os.listdir(path)):
             if not any(spelled == "StringSet" and name.startswith(column) for column, spelled in types.items()):
                 assert (Path(root) / "again" / "t" / name).read_bytes() == (path / name).read_bytes(), name
@@ -200,13 +202,13 @@ def test_groups_come_back(groups: list[tuple[str | None, int]], step: int, kind:
     with tempfile.TemporaryDirectory() as root:
         path = Path(root) / "t"
         sawlog.write(pa.concat_tables(pieces), path, format="deephaven_table", group=["Sym"], charset="UTF-8")
-        found = sawlog.read(path, view="groups").to_pylist()
+        result_values = sawlog.read(path, view="groups").to_pylist()
         ends = np.cumsum([count for _, count in groups]).tolist()
-        assert [(one["first"], one["end"]) for one in found] == list(itertools.pairwise([0, *ends]))
+        assert [(row["first"], row["end"]) for row in result_values] == list(itertools.pairwise([0, *ends]))
         for value, _ in groups:
             if value is not None:
                 rows = sawlog.read(path, filters=[("Sym", "==", value)]).column("N").to_pylist()
-                assert rows == [i for i, one in enumerate(values) if one == value]
+                assert rows == [i for i, row_value in enumerate(values) if row_value == value]
 
 
 def test_every_type_has_a_schema() -> None:
@@ -221,17 +223,17 @@ def test_every_type_has_a_schema() -> None:
     assert (table.namespace, table.name, table.partition_column) == ('N"s', "T&<>'", "Date")
     assert table.order == tuple(specs)
     for column in table.columns:
-        found, expected = make_schema_spec(column, "x"), specs[column.name]
+        spec, expected = make_schema_spec(column, "x"), specs[column.name]
         if expected is None:
             continue
-        assert (found.type, found.symbols, found.arguments, found.grouping) == (
+        assert (spec.type, spec.symbols, spec.arguments, spec.grouping) == (
             expected.type,
             expected.symbols,
             expected.arguments,
             expected.grouping,
         ), column
         if expected.type is ColumnType.STRING:
-            assert found.charset == expected.charset
+            assert spec.charset == expected.charset
     assert make_schema_spec(table.columns[-1], "x").class_name == 'a.B<"&>'
 
 
@@ -242,31 +244,31 @@ def test_an_empty_table(tmp_path: Path) -> None:
     for version in (1, 2):
         path = tmp_path / str(version)
         sawlog.write(table, path, format="deephaven_table", column_version=version)
-        found = sawlog.read(path, format="deephaven_table", byteorder="little")
-        assert found.num_rows == 0
-        assert found.schema.names == ["A", "S", "T"]
+        result_table = sawlog.read(path, format="deephaven_table", byteorder="little")
+        assert result_table.num_rows == 0
+        assert result_table.schema.names == ["A", "S", "T"]
 
 
 def test_a_location_is_replaced_and_nothing_else(tmp_path: Path) -> None:
-    one, two = pa.table({"A": [1], "B": [2]}), pa.table({"A": [3]})
+    first_table, two = pa.table({"A": [1], "B": [2]}), pa.table({"A": [3]})
     path = tmp_path / "t"
-    sawlog.write(one, path, format="deephaven_table")
+    sawlog.write(first_table, path, format="deephaven_table")
     sawlog.write(two, path, format="deephaven_table")
     assert sawlog.read(path).to_pylist() == [{"A": 3}]
     assert os.listdir(tmp_path) == ["t"]
     (path / "mine.txt").write_text("x")
     with pytest.raises(OptionError, match=r"holds 'mine\.txt', which does not belong to a location"):
-        sawlog.write(one, path, format="deephaven_table")
+        sawlog.write(first_table, path, format="deephaven_table")
     (tmp_path / "other" / "deep").mkdir(parents=True)
     (tmp_path / "other" / "deep" / "A.dat").write_bytes(b"x")
     with pytest.raises(OptionError, match="holds 'deep', which does not belong"):
-        sawlog.write(one, tmp_path / "other", format="deephaven_table")
+        sawlog.write(first_table, tmp_path / "other", format="deephaven_table")
     (tmp_path / "hidden" / ".git").mkdir(parents=True)
     with pytest.raises(OptionError, match=r"holds '\.git'"):
-        sawlog.write(one, tmp_path / "hidden", format="deephaven_table")
+        sawlog.write(first_table, tmp_path / "hidden", format="deephaven_table")
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(OptionError, match="is a file"):
-        sawlog.write(one, tmp_path / "file", format="deephaven_table")
+        sawlog.write(first_table, tmp_path / "file", format="deephaven_table")
     assert sorted(os.listdir(tmp_path)) == ["file", "hidden", "other", "t"]
 
 
@@ -336,12 +338,12 @@ def test_logs_become_locations(tmp_path: Path) -> None:
     sawlog.write(table, log, format="deephaven_log")
     path = tmp_path / "Intraday" / "Ns" / "T" / "vm" / "2024-05-06" / "T"
     sawlog.write(sawlog.open(log, timestamp_columns={"At": "ms"}), path, format="deephaven_table")
-    found = sawlog.read(tmp_path / "Intraday")
-    assert found.schema.names == [*table.schema.names, "Date"]
-    assert found.column("Date").to_pylist() == ["2024-05-06"] * 3
-    assert found.column("At").cast(pa.int64()).to_pylist() == [1_000_000, 2_000_000, None]
+    result_table = sawlog.read(tmp_path / "Intraday")
+    assert result_table.schema.names == [*table.schema.names, "Date"]
+    assert result_table.column("Date").to_pylist() == ["2024-05-06"] * 3
+    assert result_table.column("At").cast(pa.int64()).to_pylist() == [1_000_000, 2_000_000, None]
     for name in ("Sym", "Side", "N", "Raw"):
-        assert found.column(name).to_pylist() == table.column(name).to_pylist()
+        assert result_table.column(name).to_pylist() == table.column(name).to_pylist()
 
 
 def test_tables_of_polars_and_pandas(tmp_path: Path) -> None:
@@ -356,8 +358,8 @@ def test_tables_of_polars_and_pandas(tmp_path: Path) -> None:
         schema_overrides={"Cat": pl.Categorical, "D": pl.Date},
     )
     sawlog.write(frame, tmp_path / "polars", format="deephaven_table", group=["Sym"])
-    found = sawlog.read(tmp_path / "polars")
-    assert [list(row.values()) for row in found.to_pylist()] == [list(row) for row in frame.rows()]
+    table = sawlog.read(tmp_path / "polars")
+    assert [list(row.values()) for row in table.to_pylist()] == [list(row) for row in frame.rows()]
     sawlog.write(
         frame.to_pandas(date_as_object=True), tmp_path / "pandas", format="deephaven_table", types={"L": "long[]"}
     )

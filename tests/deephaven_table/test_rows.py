@@ -17,7 +17,7 @@ from sawlog.format.damage import DamageWarning
 
 from .reference import Shape, int_array, put, put_fixed, put_rows, put_symbols, put_text, put_variable
 
-WHOLE = {"byte": 8, "short": 16, "int": 32, "long": 64, "DateTime": 64}
+INTEGER_BITS = {"byte": 8, "short": 16, "int": 32, "long": 64, "DateTime": 64}
 TYPES = {
     **{f"c{kind}": kind for kind in ("byte", "short", "int", "long", "float", "double", "char", "Boolean", "DateTime")},
     "csym": "String",
@@ -29,8 +29,8 @@ SHAPES = st.builds(
 
 
 def values_of(kind: str) -> st.SearchStrategy[Any]:
-    if kind in WHOLE:
-        bound = 1 << WHOLE[kind] - 1
+    if kind in INTEGER_BITS:
+        bound = 1 << INTEGER_BITS[kind] - 1
         return st.integers(1 - bound, bound - 1)
     if kind == "float":
         return st.floats(width=32, min_value=-(2.0**100))
@@ -63,7 +63,7 @@ def encode(directory: Path, table: dict[str, list[Any]], shape: Shape) -> None:
             put_fixed(directory, name, TYPES[name], values, shape)
 
 
-def shown(values: list[Any]) -> list[str]:
+def show_values(values: list[Any]) -> list[str]:
     """Values that can be compared: NaN equals NaN, and times are numbers."""
     return [repr(getattr(value, "value", value)) for value in values]
 
@@ -82,10 +82,10 @@ def test_every_type_in_every_shape(tmp_path_factory: pytest.TempPathFactory, tab
     directory = tmp_path_factory.mktemp("location")
     encode(directory, table, shape)
     order = "little" if shape.little else "big"
-    found = columns(sawlog.read(directory, types=TYPES, format="deephaven_table", byteorder=order))
-    assert list(found) == list(TYPES)
+    read_columns = columns(sawlog.read(directory, types=TYPES, format="deephaven_table", byteorder=order))
+    assert list(read_columns) == list(TYPES)
     for name, values in table.items():
-        assert shown(found[name]) == shown(values), name
+        assert show_values(read_columns[name]) == show_values(values), name
 
 
 @pytest.mark.parametrize("little", [True, False])
@@ -103,9 +103,9 @@ def test_headerless_files_tell_their_byte_order(tmp_path: Path, little: bool) ->
 def test_headerless_numbers_are_taken_for_little_endian_and_said_so(tmp_path: Path) -> None:
     put_fixed(tmp_path, "n", "int", [1, 2], Shape(version=2))
     put_rows(tmp_path, 2)
-    with pytest.warns(UserWarning, match="the byte order of these headerless files is unknown") as told:
+    with pytest.warns(UserWarning, match="the byte order of these headerless files is unknown") as warning_records:
         assert sawlog.read(tmp_path, types={"n": "int"}).to_pydict() == {"n": [1, 2]}
-    assert len(told) == 1
+    assert len(warning_records) == 1
     assert sawlog.read(tmp_path, types={"n": "int"}, byteorder="big").to_pydict() == {"n": [1 << 24, 2 << 24]}
 
 
@@ -116,8 +116,8 @@ def test_headerless_data_that_looks_like_a_header(tmp_path: Path) -> None:
     types = {"n": "int", "m": "int"}
     put_rows(tmp_path, 6)
     assert sawlog.read(tmp_path, types=types, byteorder="big").to_pydict()["n"] == [0, 16, 1, 2, 3, 4]
-    found = sawlog.read(tmp_path, types=types, byteorder="big", column_version=2).to_pydict()
-    assert found["n"] == [0, 16, 1, 2, 3, 4]
+    columns = sawlog.read(tmp_path, types=types, byteorder="big", column_version=2).to_pydict()
+    assert columns["n"] == [0, 16, 1, 2, 3, 4]
 
 
 def test_all_the_nulls_that_there_are(tmp_path: Path) -> None:
@@ -126,15 +126,15 @@ def test_all_the_nulls_that_there_are(tmp_path: Path) -> None:
     put(tmp_path, "c", shape, struct.pack("<5H", 0xFFFE, 0xFFFF, 0, 65, 0xFFFD))
     put(tmp_path, "f", shape, bytes.fromhex("ffff7fff 00007fff 000080ff 0000c07f feff7fff"))
     types = {"b": "Boolean", "c": "char", "f": "float"}
-    found = sawlog.read(tmp_path, types=types).to_pydict()
-    assert found["b"] == [None, None, False, True, True]
-    assert found["c"] == [None, None, 0, 65, 0xFFFD]
-    assert found["f"][0] is None
-    assert found["f"][1] == struct.unpack("<f", bytes.fromhex("00007fff"))[0]
-    assert found["f"][2] == float("-inf")
-    kept = sawlog.read(tmp_path, types=types, sentinels_as_null=False).to_pydict()
-    assert kept["c"] == [0xFFFE, 0xFFFF, 0, 65, 0xFFFD]
-    assert kept["b"] == found["b"]
+    columns = sawlog.read(tmp_path, types=types).to_pydict()
+    assert columns["b"] == [None, None, False, True, True]
+    assert columns["c"] == [None, None, 0, 65, 0xFFFD]
+    assert columns["f"][0] is None
+    assert columns["f"][1] == struct.unpack("<f", bytes.fromhex("00007fff"))[0]
+    assert columns["f"][2] == float("-inf")
+    plain_columns = sawlog.read(tmp_path, types=types, sentinels_as_null=False).to_pydict()
+    assert plain_columns["c"] == [0xFFFE, 0xFFFF, 0, 65, 0xFFFD]
+    assert plain_columns["b"] == columns["b"]
     assert sawlog.read(tmp_path, types=types, char="string").column("c").to_pylist()[3] == "A"
 
 
@@ -170,16 +170,16 @@ def test_symbols_that_were_forgotten_and_given_again_are_one(tmp_path: Path) -> 
 )
 def test_text_is_read_by_the_charset_of_its_column(tmp_path: Path, charset: str, codec: str, text: str) -> None:
     put_text(tmp_path, "t", [text, None, "", "x"], Shape(), codec)
-    found = sawlog.read(tmp_path, types={"t": f"String(None,{charset})"})
-    assert found.column("t").to_pylist() == [text, None, "", "x"]
+    table = sawlog.read(tmp_path, types={"t": f"String(None,{charset})"})
+    assert table.column("t").to_pylist() == [text, None, "", "x"]
 
 
 def test_arrays_of_primitives(tmp_path: Path) -> None:
     stored = [int_array(1, -2, -(1 << 31)), b"", int_array(), bytes.fromhex("aced000570"), int_array(7)]
     put_variable(tmp_path, "a", stored, Shape())
-    found = sawlog.read(tmp_path)
-    assert found.schema.field("a").type == pa.list_(pa.int32())
-    assert found.column("a").to_pylist() == [[1, -2, None], None, [], None, [7]]
+    table = sawlog.read(tmp_path)
+    assert table.schema.field("a").type == pa.list_(pa.int32())
+    assert table.column("a").to_pylist() == [[1, -2, None], None, [], None, [7]]
 
 
 def test_sets_of_symbols(tmp_path: Path) -> None:
@@ -232,13 +232,13 @@ def test_any_cut_gives_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     put_text(tmp_path, "t", ["x" * (i % 11) for i in range(rows)], Shape())
     put_symbols(tmp_path, "s", [f"s{i % 5}" for i in range(rows)], Shape())
     dataset = sawlog.open(tmp_path, types={"n": "long", "t": "String(None)"}, provenance=True)
-    whole = dataset.to_table()
-    assert whole.column("_offset").to_pylist() == list(range(rows))
-    assert set(whole.column("_file").to_pylist()) == {str(tmp_path)}
+    table = dataset.to_table()
+    assert table.column("_offset").to_pylist() == list(range(rows))
+    assert set(table.column("_file").to_pylist()) == {str(tmp_path)}
     for task in (1, 200, 1000, 1 << 20):
         fragments = dataset.fragments(task)
         parts = [batch for fragment in fragments for batch in fragment.to_batches()]
-        assert pa.Table.from_batches(parts, dataset.schema).to_pydict() == whole.to_pydict()
+        assert pa.Table.from_batches(parts, dataset.schema).to_pydict() == table.to_pydict()
     assert len(dataset.fragments(1)) > 10
     assert dataset.count_rows() == rows
     assert dataset.head(3).num_rows == 3

@@ -92,9 +92,9 @@ def test_a_splayed_table_is_read_alone(tmp_path: Path) -> None:
 def test_partitions_prune_locations(historical: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
-    def open_reader(name: str, verdict: LocationVerdict, *more: Any) -> ColumnReader:
+    def open_reader(name: str, verdict: LocationVerdict, *arguments: Any) -> ColumnReader:
         opened.append(verdict.location.directory)
-        return ColumnReader(name, verdict, *more)
+        return ColumnReader(name, verdict, *arguments)
 
     monkeypatch.setattr(fragments, "ColumnReader", open_reader)
     for filters, expected, count in (
@@ -126,8 +126,8 @@ def test_columns_that_came_later_and_rows_that_never_came(tmp_path: Path) -> Non
     location(root / DATES[1] / "T", 2)
     put_symbols(root / DATES[1] / "T", "s", ["x"], Shape())
     location(root / "2024-05-08" / "T")
-    found = sawlog.read(tmp_path, types=TYPES)
-    assert found.to_pydict() == {"n": [1, 2], "s": [None, "x"], "Date": list(DATES)}
+    table = sawlog.read(tmp_path, types=TYPES)
+    assert table.to_pydict() == {"n": [1, 2], "s": [None, "x"], "Date": list(DATES)}
 
 
 def test_a_schema_file(tmp_path: Path) -> None:
@@ -169,9 +169,9 @@ def test_types_are_inferred_as_far_as_the_bytes_allow(tmp_path: Path) -> None:
     put_fixed(tmp_path, "d", "double", [1.0, 2.0], Shape())
     put_symbols(tmp_path, "s", ["x", None], Shape())
     put_text(tmp_path, "t", ["x", None], Shape())
-    with pytest.warns(UserWarning, match=r"d \(8 bytes a row: long, double or DateTime\); t \(text") as told:
+    with pytest.warns(UserWarning, match=r"d \(8 bytes a row: long, double or DateTime\); t \(text") as warning_records:
         dataset = sawlog.open(tmp_path)
-    assert len(told) == 1
+    assert len(warning_records) == 1
     kinds = {field.name: field.metadata[b"sawlog.type"].decode() for field in dataset.schema}
     assert kinds == {"b": "byte", "d": "long", "s": "String", "t": "String"}
     with pytest.warns(UserWarning, match="types were inferred"):
@@ -202,9 +202,9 @@ def test_a_definition_is_looked_at(tmp_path: Path) -> None:
     table += utf("Px") + b"\x76\x72" + utf("double") + bytes(12) + utf("Time") + b"\x76\x72"
     table += utf("com.illumon.iris.db.tables.utils.DBDateTime") + bytes(20)
     (tmp_path / "table.tbl").write_bytes(table)
-    found = sawlog.read(tmp_path)
-    assert found.schema.field("Px").type == pa.float64()
-    assert found.schema.field("Time").type == pa.timestamp("ns", "UTC")
+    result_table = sawlog.read(tmp_path)
+    assert result_table.schema.field("Px").type == pa.float64()
+    assert result_table.schema.field("Time").type == pa.timestamp("ns", "UTC")
 
 
 def test_columns_whose_names_hide_files(tmp_path: Path) -> None:
@@ -314,10 +314,10 @@ def test_types_that_changed(tmp_path: Path) -> None:
         charset = ("ISO-8859-1", "UTF-8")[number]
         leaf = tmp_path / "Ns" / "Partitions" / "0" / date / "T"
         sawlog.write(table, leaf, format="deephaven_table", charset=charset, column_version=number + 1)
-    found = sawlog.read(tmp_path)
-    assert found.schema.field("n").type == pa.int64()
-    assert found.column("n").to_pylist() == [0, None, 1, None]
-    assert found.column("s").to_pylist() == ["é", "x"] * 2
+    result_table = sawlog.read(tmp_path)
+    assert result_table.schema.field("n").type == pa.int64()
+    assert result_table.column("n").to_pylist() == [0, None, 1, None]
+    assert result_table.column("s").to_pylist() == ["é", "x"] * 2
     assert sawlog.read(tmp_path, filters=[("n", "=", 1)]).column("s").to_pylist() == ["é"]
     schema = tmp_path / "T.schema"
     schema.write_text('<Table><Column name="n" dataType="short"/><Column name="s" dataType="String"/></Table>')
@@ -344,11 +344,11 @@ def test_recognised_without_being_told(historical: Path, tmp_path: Path) -> None
     put_fixed(headerless, "n", "int", [1], Shape(version=2))
     put_rows(headerless, 1)
     assert sawlog.open(headerless, types=TYPES, byteorder="little").format.name == "deephaven_table"
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "x.dat").write_bytes(b"something else entirely")
+    other_path = tmp_path / "other"
+    other_path.mkdir()
+    (other_path / "x.dat").write_bytes(b"something else entirely")
     with pytest.raises(FormatError, match="not recognised"):
-        sawlog.open(other)
+        sawlog.open(other_path)
 
 
 def test_everything_goes_through_a_pickle(historical: Path) -> None:
@@ -372,8 +372,8 @@ def test_guesses_are_not_written(tmp_path: Path) -> None:
         sawlog.write(guessed, tmp_path / "U", format="deephaven_table")
     assert not (tmp_path / "U").exists()
     sawlog.write(guessed, tmp_path / "U", format="deephaven_table", types={"d": "long"})
-    told = sawlog.read(tmp_path / "T", types={"d": "double"})
-    sawlog.write(told, tmp_path / "V", format="deephaven_table")
+    table = sawlog.read(tmp_path / "T", types={"d": "double"})
+    sawlog.write(table, tmp_path / "V", format="deephaven_table")
     assert sawlog.read(tmp_path / "V", format="deephaven_table").to_pydict() == {"d": [1.5]}
 
 

@@ -61,13 +61,13 @@ def expected(path: Path) -> Expectations:
 
 
 def test_what_is_as_expected(tree: Path, tmp_path: Path) -> None:
-    found = validate(tree / "Systems", expected(tmp_path), types=TYPES)
-    assert found.valid, found.problems
-    assert (found.rows, len(found.locations)) == (24, 4)
-    columns = found.locations[0].columns
+    report = validate(tree / "Systems", expected(tmp_path), types=TYPES)
+    assert report.valid, report.problems
+    assert (report.rows, len(report.locations)) == (24, 4)
+    columns = report.locations[0].columns
     assert (columns["Sym"].groups, columns["Ts"].ascends, columns["Note"].nulls, columns["Px"].nulls) == (2, True, 1, 1)
-    one = validate(tree / "Systems", column_partition="2024-05-07", types=TYPES)
-    assert [(found.internal_partition, found.column_partition) for found in one.locations] == [
+    partition_report = validate(tree / "Systems", column_partition="2024-05-07", types=TYPES)
+    assert [(location.internal_partition, location.column_partition) for location in partition_report.locations] == [
         ("0", "2024-05-07"),
         ("1", "2024-05-07"),
     ]
@@ -76,7 +76,7 @@ def test_what_is_as_expected(tree: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "wanted", "problem"),
+    ("column", "expectation", "problem"),
     [
         ("Ts", ColumnExpectation(sorted="location"), "column 'Ts': row 3 is less than the row before it"),
         ("Note", ColumnExpectation(max_nulls=0), "column 'Note': expected at most 0 nulls, found 1"),
@@ -86,10 +86,10 @@ def test_what_is_as_expected(tree: Path, tmp_path: Path) -> None:
         ("Gone", ColumnExpectation(), "column 'Gone': expected it, found none"),
     ],
 )
-def test_what_is_not(tmp_path: Path, column: str, wanted: ColumnExpectation, problem: str) -> None:
-    found = validate(trades(tmp_path), Expectations(columns={column: wanted}), types=TYPES)
-    assert len(found.problems) == 1
-    assert problem in found.problems[0]
+def test_what_is_not(tmp_path: Path, column: str, expectation: ColumnExpectation, problem: str) -> None:
+    report = validate(trades(tmp_path), Expectations(columns={column: expectation}), types=TYPES)
+    assert len(report.problems) == 1
+    assert problem in report.problems[0]
 
 
 def test_rows_are_counted(tmp_path: Path) -> None:
@@ -109,9 +109,9 @@ def test_order_in_groups(
     """Also where a batch ends between the two rows."""
     for rows in (256, 1, 2, 5):
         monkeypatch.setattr("sawlog.deephaven.table.fragments.BATCH_ROWS", rows)
-        found = validate(trades(tmp_path, times), Expectations().expect("Ts", sorted="groups"), types=TYPES)
-        assert found.locations[0].columns["Ts"].ascends == (row is None)
-        assert found.problems == (
+        report = validate(trades(tmp_path, times), Expectations().expect("Ts", sorted="groups"), types=TYPES)
+        assert report.locations[0].columns["Ts"].ascends == (row is None)
+        assert report.problems == (
             [] if row is None else [f"{tmp_path}: column 'Ts': row {row} is less than the row before it"]
         )
 
@@ -125,9 +125,9 @@ def test_order_in_groups(
     ],
 )
 def test_groups_that_lie(tmp_path: Path, groups: tuple[tuple[str | None, int, int], ...], problem: str) -> None:
-    found = validate(trades(tmp_path, groups=groups), types=TYPES)
-    assert len(found.problems) == 1
-    assert problem in found.problems[0]
+    report = validate(trades(tmp_path, groups=groups), types=TYPES)
+    assert len(report.problems) == 1
+    assert problem in report.problems[0]
 
 
 def test_damage_is_named_as_a_problem(tmp_path: Path) -> None:
@@ -155,12 +155,12 @@ def test_the_command_validates_expected_partitions(
     systems, types = str(tree / "Systems"), ["-o", "types=Px=double,Ts=long,Note=String(None)"]
     assert main(["validate", systems, "--expect", str(tmp_path / "trades.toml"), *types]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "24 rows in 4 locations: 0 problems"
-    asked = ["--partition", "2024-05-06", "--sorted", "Ts", "--no-nulls", "Px,Note", "--grouped", "Sym", "--json"]
-    assert main(["validate", systems, *asked, *types]) == 1
+    arguments = ["--partition", "2024-05-06", "--sorted", "Ts", "--no-nulls", "Px,Note", "--grouped", "Sym", "--json"]
+    assert main(["validate", systems, *arguments, *types]) == 1
     captured = capsys.readouterr()
-    found = json.loads(captured.out)
-    assert (found["valid"], found["rows"], len(found["locations"])) == (False, 12, 2)
-    assert [len(one["problems"]) for one in found["locations"]] == [3, 3]
+    document = json.loads(captured.out)
+    assert (document["valid"], document["rows"], len(document["locations"])) == (False, 12, 2)
+    assert [len(location["problems"]) for location in document["locations"]] == [3, 3]
     assert captured.err.count("expected at most 0 nulls, found 1") == 4
     assert main(["validate", systems, "--min-rows", "7", "--sorted-in-groups", "Ts", *types]) == 1
     assert "expected at least 7 rows" in capsys.readouterr().err

@@ -33,9 +33,9 @@ class Requests:
             self.heads[name] += offset == 0 and length == HEADER_BYTES
             return read(storage, path, offset, length)
 
-        def counted_open(storage: Storage, path: Any, *args: Any, **how: Any) -> Any:
+        def counted_open(storage: Storage, path: Any, *args: Any, **options: Any) -> Any:
             self.asked[os.path.basename(path)] += 1
-            return opened(storage, path, *args, **how)
+            return opened(storage, path, *args, **options)
 
         def counted_scandir(path: Any = ".") -> Any:
             self.listed[os.fspath(path)] += 1
@@ -54,7 +54,7 @@ def location(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("work", "most"),
+    ("work", "max_requests"),
     [
         (lambda path: sawlog.read(path, format="deephaven_table"), 9),
         (lambda path: sawlog.read(path, format="deephaven_table", view="columns"), 9),
@@ -64,13 +64,15 @@ def location(tmp_path: Path) -> Path:
     ],
     ids=["read", "columns", "verify", "info", "count"],
 )
-def test_a_location_is_judged_once(location: Path, work: Any, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_location_is_judged_once(
+    location: Path, work: Any, max_requests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One walk of the storage, one of the tree; each header once; a bound on all requests for one row."""
     requests = Requests(monkeypatch)
     work(location)
     assert requests.listed[str(location)] <= 2
     assert max(requests.heads.values(), default=0) <= 1
-    assert requests.asked.total() <= most
+    assert requests.asked.total() <= max_requests
 
 
 @pytest.mark.parametrize("schema", [True, False])
@@ -81,9 +83,9 @@ def test_fragments_elsewhere_ask_the_same_verdict(
     if not schema:
         (location / "table.schema").unlink()
     opened = sawlog.open(location, format="deephaven_table", types={"id": "long"})
-    fragments = [pickle.loads(pickle.dumps(one)) for one in opened.fragments()]
+    fragments = [pickle.loads(pickle.dumps(fragment)) for fragment in opened.fragments()]
     requests = Requests(monkeypatch)
-    (batch,) = [batch for one in fragments for batch in one.to_batches()]
+    (batch,) = [batch for fragment in fragments for batch in fragment.to_batches()]
     assert batch.to_pylist() == ROWS.to_pylist()
     assert requests.asked["table.schema"] == 0
     assert {name for name, count in requests.heads.items() if count} <= {"name.sym"}  # planning does without it

@@ -31,8 +31,8 @@ HEADER = bytes.fromhex("80000005 00001000 aced000570").ljust(4096, b"\0")
 
 def write_location(path: Path, data: pa.Table, **options: Any) -> dict[str, bytes]:
     """Write a location; its files, without headers where they are the plain ones."""
-    given = {"compact_header": True, **options}
-    writer = LocationWriter(str(path), data.schema, WriteOptions(**given), Storage())
+    settings = {"compact_header": True, **options}
+    writer = LocationWriter(str(path), data.schema, WriteOptions(**settings), Storage())
     try:
         for batch in data.to_batches():
             writer.write(batch)
@@ -40,9 +40,9 @@ def write_location(path: Path, data: pa.Table, **options: Any) -> dict[str, byte
     except BaseException:
         writer.abort()
         raise
-    found = {name: (path / name).read_bytes().removeprefix(HEADER) for name in os.listdir(path)}
-    assert found.pop("table.schema").startswith(b"<?xml")
-    return found
+    contents = {name: (path / name).read_bytes().removeprefix(HEADER) for name in os.listdir(path)}
+    assert contents.pop("table.schema").startswith(b"<?xml")
+    return contents
 
 
 def column(
@@ -51,25 +51,25 @@ def column(
     data = pa.table({"C": pa.array(values, kind)})
     if type is not None:
         options["types"] = {"C": type}
-    found = write_location(path, data, **options)
-    assert found.pop("table.size") == len(values).to_bytes(4, "big")
-    return {name[1:]: content for name, content in found.items()}
+    contents = write_location(path, data, **options)
+    assert contents.pop("table.size") == len(values).to_bytes(4, "big")
+    return {name[1:]: content for name, content in contents.items()}
 
 
 def test_a_complete_tiny_file() -> None:
-    header, rest = Generation(data_start=16).encode_header(JAVA_NULL)
+    header, tail = Generation(data_start=16).encode_header(JAVA_NULL)
     values = bytes.fromhex("01000000 02000000 00000080")
-    assert rest == b""
+    assert tail == b""
     assert header + values == bytes.fromhex("80000005 00000010 aced0005 70000000 01000000 02000000 00000080")
     assert Generation(data_start=16, little=False).encode_header(JAVA_NULL)[0][:4] == bytes.fromhex("00000005")
     assert Generation(version=2).encode_header(JAVA_NULL) == (b"", b"")
 
 
 def test_metadata_beyond_the_header_goes_to_the_end() -> None:
-    header, rest = Generation(data_start=64).encode_header(bytes(range(120)))
-    assert (len(header), header[8:], rest) == (64, bytes(range(56)), bytes(range(56, 120)))
-    header, rest = Generation(data_start=8).encode_header(JAVA_NULL)
-    assert (header, rest) == (bytes.fromhex("8000000500000008"), JAVA_NULL)
+    header, tail = Generation(data_start=64).encode_header(bytes(range(120)))
+    assert (len(header), header[8:], tail) == (64, bytes(range(56)), bytes(range(56, 120)))
+    header, tail = Generation(data_start=8).encode_header(JAVA_NULL)
+    assert (header, tail) == (bytes.fromhex("8000000500000008"), JAVA_NULL)
 
 
 def test_the_header_of_the_product(tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_nan_is_a_value(tmp_path: Path) -> None:
 
 
 def test_strings_without_symbols(tmp_path: Path) -> None:
-    found = column(["ab", None, "", "c"], pa.string(), tmp_path / "t", "String(None)")
-    assert found == {
+    contents = column(["ab", None, "", "c"], pa.string(), tmp_path / "t", "String(None)")
+    assert contents == {
         ".dat": bytes.fromhex("0200000000000000 0200000000000000 0300000000000000 0400000000000000"),
         ".bytes": bytes.fromhex("61 62 00 63"),
     }
@@ -131,8 +131,8 @@ def test_strings_without_symbols(tmp_path: Path) -> None:
 
 def test_strings_are_written_as_symbols(tmp_path: Path) -> None:
     for number, kind in enumerate((pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()))):
-        found = column(["A", "", None, "BB", "A"], kind, tmp_path / str(number))
-        assert found == {
+        contents = column(["A", "", None, "BB", "A"], kind, tmp_path / str(number))
+        assert contents == {
             ".dat": bytes.fromhex("00000000 01000000 00000080 02000000 00000000"),
             ".sym": bytes.fromhex("0100000000000000 0200000000000000 0400000000000000"),
             ".sym.bytes": bytes.fromhex("41 00 42 42"),
@@ -142,10 +142,10 @@ def test_strings_are_written_as_symbols(tmp_path: Path) -> None:
 def test_symbols_of_several_batches_and_odd_dictionaries(tmp_path: Path) -> None:
     first = pa.DictionaryArray.from_arrays(pa.array([2, None, 0], pa.int32()), ["x", "unused", "y", "x", None])
     second = pa.DictionaryArray.from_arrays(pa.array([3, 4, 1], pa.int32()), ["y", "new", "unused", "x", None])
-    data = pa.Table.from_batches([pa.record_batch({"C": one}) for one in (first, second)])
-    found = write_location(tmp_path / "t", data)
-    assert found["C.sym.bytes"] == b"yxnew"
-    assert found["C.dat"] == struct.pack("<6i", 0, -(1 << 31), 1, 1, -(1 << 31), 2)
+    data = pa.Table.from_batches([pa.record_batch({"C": array}) for array in (first, second)])
+    contents = write_location(tmp_path / "t", data)
+    assert contents["C.sym.bytes"] == b"yxnew"
+    assert contents["C.dat"] == struct.pack("<6i", 0, -(1 << 31), 1, 1, -(1 << 31), 2)
 
 
 @pytest.mark.parametrize(
@@ -160,13 +160,13 @@ def test_symbols_of_several_batches_and_odd_dictionaries(tmp_path: Path) -> None
 )
 def test_text_is_written_in_its_charset(charset: str, expected: bytes, tmp_path: Path) -> None:
     for number, kind in enumerate(("String", "String(None)")):
-        found = column(
+        contents = column(
             ["é", None, "a"],
             pa.string(),
             tmp_path / str(number),
             f"{kind[:6]}({charset})" if number == 0 else f"String(None,{charset})",
         )
-        assert found[".sym.bytes" if number == 0 else ".bytes"] == expected
+        assert contents[".sym.bytes" if number == 0 else ".bytes"] == expected
 
 
 def test_charset_of_metadata_and_option(tmp_path: Path) -> None:
@@ -174,16 +174,16 @@ def test_charset_of_metadata_and_option(tmp_path: Path) -> None:
         "C", pa.string(), metadata={"sawlog.type": "String", "sawlog.symbol_table": "None", "sawlog.charset": "UTF-8"}
     )
     data = pa.table({"C": ["é"], "D": ["é"]}, pa.schema([field, pa.field("D", pa.string())]))
-    found = write_location(tmp_path / "t", data, charset="UTF-16BE")
-    assert found["C.bytes"] == "é".encode()
-    assert found["D.sym.bytes"] == b"\0\xe9"
+    contents = write_location(tmp_path / "t", data, charset="UTF-16BE")
+    assert contents["C.bytes"] == "é".encode()
+    assert contents["D.sym.bytes"] == b"\0\xe9"
 
 
 def test_sets_of_strings_are_written_as_bits(tmp_path: Path) -> None:
-    found = column([["a", "b"], None, [], ["b", "c", "b"]], pa.list_(pa.string()), tmp_path / "t", "StringSet")
-    assert found[".dat"] == struct.pack("<QQQQ", 3, 1 << 63, 0, 6)
-    assert found[".sym.bytes"] == b"abc"
-    assert len(found[".sym"]) == 24
+    contents = column([["a", "b"], None, [], ["b", "c", "b"]], pa.list_(pa.string()), tmp_path / "t", "StringSet")
+    assert contents[".dat"] == struct.pack("<QQQQ", 3, 1 << 63, 0, 6)
+    assert contents[".sym.bytes"] == b"abc"
+    assert len(contents[".sym"]) == 24
 
 
 def date(text: str) -> dt.date:
@@ -218,8 +218,8 @@ SLOTS: list[tuple[str, pa.DataType, list[Any], str]] = [
 @pytest.mark.parametrize(("kind", "arrow", "values", "expected"), SLOTS)
 def test_codecs_of_fixed_width(kind: str, arrow: pa.DataType, values: list[Any], expected: str, tmp_path: Path) -> None:
     for order in ("little", "big"):
-        found = column(values, arrow, tmp_path / order, kind, byteorder=order, column_version=2)
-        assert found == {".dat": bytes.fromhex(expected)}
+        contents = column(values, arrow, tmp_path / order, kind, byteorder=order, column_version=2)
+        assert contents == {".dat": bytes.fromhex(expected)}
 
 
 VARIABLE: list[tuple[str, pa.DataType, list[Any], list[str]]] = [
@@ -272,10 +272,10 @@ VARIABLE: list[tuple[str, pa.DataType, list[Any], list[str]]] = [
 def test_values_of_variable_width_are_written_with_their_ends(
     kind: str, arrow: pa.DataType, values: list[Any], expected: list[str], tmp_path: Path
 ) -> None:
-    found = column(values, arrow, tmp_path / "t", kind, column_version=2)
+    contents = column(values, arrow, tmp_path / "t", kind, column_version=2)
     pieces = [bytes.fromhex(piece) for piece in expected]
-    ends = [sum(map(len, pieces[: at + 1])) for at in range(len(pieces))]
-    assert found == {".dat": struct.pack(f"<{len(ends)}q", *ends), ".bytes": b"".join(pieces)}
+    ends = [sum(map(len, pieces[: index + 1])) for index in range(len(pieces))]
+    assert contents == {".dat": struct.pack(f"<{len(ends)}q", *ends), ".bytes": b"".join(pieces)}
 
 
 def test_slices_are_written_as_they_are_seen(tmp_path: Path) -> None:
@@ -302,27 +302,27 @@ def test_groups_are_found_across_batches(tmp_path: Path) -> None:
     data = pa.table({"Sym": ["A", "A", None, "B"], "N": pa.array([7, 7, 7, 8], pa.int32()), "X": [1, 2, 3, 4]})
     batches = pa.Table.from_batches([batch for i in range(4) for batch in data.slice(i, 1).to_batches()])
     for number, table in enumerate((data, batches)):
-        found = write_location(tmp_path / str(number), table, group=("Sym", "N"))
+        contents = write_location(tmp_path / str(number), table, group=("Sym", "N"))
         for name, groups in (
             ("Sym", (Group("A", 0, 2), Group(None, 2, 3), Group("B", 3, 4))),
             ("N", (Group(7, 0, 3), Group(8, 3, 4))),
         ):
-            content = found[f"{name}.dat"]
+            content = contents[f"{name}.dat"]
             size = int.from_bytes(content[:4], "big") & 0x7FFFFFFF
             grouping = read_grouping(content[8 : 8 + size], name)
             assert grouping is not None
             assert grouping.groups == groups
-        assert len(found["X.dat"]) == 32
+        assert len(contents["X.dat"]) == 32
 
 
 def test_groups_beyond_the_header_go_to_the_end(tmp_path: Path) -> None:
     names = [f"S{i:05}" for i in range(20_000)]
-    found = write_location(tmp_path / "t", pa.table({"Sym": names}), group=("Sym",), compact_header=False)
-    header = found["Sym.dat"][:131072]
+    contents = write_location(tmp_path / "t", pa.table({"Sym": names}), group=("Sym",), compact_header=False)
+    header = contents["Sym.dat"][:131072]
     size = int.from_bytes(header[:4], "big") & 0x7FFFFFFF
     assert size > 131072
-    grouping = read_grouping(header[8:] + found["Sym.ovr"], "Sym")
-    assert len(header[8:]) + len(found["Sym.ovr"]) == size
+    grouping = read_grouping(header[8:] + contents["Sym.ovr"], "Sym")
+    assert len(header[8:]) + len(contents["Sym.ovr"]) == size
     assert grouping is not None
     assert [(group.value, group.first, group.end) for group in grouping.groups] == [
         (name, i, i + 1) for i, name in enumerate(names)
@@ -348,8 +348,8 @@ def test_scattered_values_are_not_grouped(values: list[Any], kind: pa.DataType, 
 
 def test_equal_neighbours_are_one_group(tmp_path: Path) -> None:
     nans = pa.array([float("nan"), float("nan"), -0.0, 0.0])
-    found = write_location(tmp_path / "t", pa.table({"C": nans}), group=("C",))["C.dat"]
-    grouping = read_grouping(found[8:4096], "C")
+    content = write_location(tmp_path / "t", pa.table({"C": nans}), group=("C",))["C.dat"]
+    grouping = read_grouping(content[8:4096], "C")
     assert grouping is not None
     assert [(group.first, group.end) for group in grouping.groups] == [(0, 2), (2, 3), (3, 4)]
 
@@ -507,18 +507,18 @@ def test_many_columns_need_few_descriptors(tmp_path: Path) -> None:
     data = pa.table({f"C{i}": ["x"] for i in range(150)})
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
     try:
-        found = write_location(tmp_path / "t", data)
+        contents = write_location(tmp_path / "t", data)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert len(found) == 3 * 150 + 1
+    assert len(contents) == 3 * 150 + 1
 
 
 def test_a_symbol_table_forgets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.deephaven.table.symbol_table.MAX_KNOWN_SYMBOLS", 2)
     batches = [pa.record_batch({"C": values}) for values in (["a", "b"], ["b", "c"], ["c", "a"], ["a"])]
-    found = write_location(tmp_path / "t", pa.Table.from_batches(batches))
-    assert found["C.sym.bytes"] == b"abcca"
-    assert found["C.dat"] == struct.pack("<7i", 0, 1, 1, 2, 3, 4, 4)
+    contents = write_location(tmp_path / "t", pa.Table.from_batches(batches))
+    assert contents["C.sym.bytes"] == b"abcca"
+    assert contents["C.dat"] == struct.pack("<7i", 0, 1, 1, 2, 3, 4, 4)
     assert sawlog.read(tmp_path / "t").column("C").to_pylist() == ["a", "b", "b", "c", "c", "a", "a"]
 
 
@@ -551,33 +551,33 @@ def test_types_of_a_schema_file(tmp_path: Path) -> None:
         </Table>"""
     )
     data = pa.table({"S": ["é"], "N": [7], "X": [1.5]})
-    found = write_location(tmp_path / "t", data, schema=str(tmp_path / "Ns.T.schema"), types={"X": "double"})
-    assert found["N.dat"] == struct.pack("<i", 7)
-    assert found["S.bytes"] == "é".encode()
-    assert "Gone.dat" not in found
+    contents = write_location(tmp_path / "t", data, schema=str(tmp_path / "Ns.T.schema"), types={"X": "double"})
+    assert contents["N.dat"] == struct.pack("<i", 7)
+    assert contents["S.bytes"] == "é".encode()
+    assert "Gone.dat" not in contents
     with pytest.raises(SchemaError, match="'N' is string, which cannot be written as int"):
         write_location(tmp_path / "u", pa.table({"N": ["x"]}), schema=str(tmp_path / "Ns.T.schema"))
 
 
 def test_many_symbols_take_linear_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look-up goes through all known symbols, so that there must be few where there are many symbols."""
-    known: list[int] = []
+    sizes: list[int] = []
     index_in = pc.index_in
 
     def counted(values: Any, *, value_set: Any) -> Any:
-        known.append(len(value_set))
+        sizes.append(len(value_set))
         return index_in(values, value_set=value_set)
 
     monkeypatch.setattr(pc, "index_in", counted)
     texts = [f"s{number % 30_000}" for number in range(40_000)]
-    pieces = pa.chunked_array([pa.array(texts[at : at + 100]) for at in range(0, len(texts), 100)])
+    pieces = pa.chunked_array([pa.array(texts[index : index + 100]) for index in range(0, len(texts), 100)])
     sawlog.write(pa.table({"s": pieces}), tmp_path / "t", format="deephaven_table")
-    assert sum(known) < 4 * len(texts)
+    assert sum(sizes) < 4 * len(texts)
     assert sawlog.read(tmp_path / "t").column("s").to_pylist() == texts
 
 
 def test_a_symbol_that_cannot_be_written_is_named_after_many(tmp_path: Path) -> None:
     texts = [*(f"s{number}" for number in range(5000)), "€"]
-    pieces = pa.chunked_array([pa.array(texts[at : at + 70]) for at in range(0, len(texts), 70)])
+    pieces = pa.chunked_array([pa.array(texts[index : index + 70]) for index in range(0, len(texts), 70)])
     with pytest.raises(SchemaError, match=r"'s'.* row 5000"):
         sawlog.write(pa.table({"s": pieces}), tmp_path / "t", format="deephaven_table", charset="ISO-8859-1")

@@ -21,11 +21,15 @@ def main() -> int:
     parser.add_argument("--sinks", nargs="*", default=list(SINKS), choices=list(SINKS))
     parser.add_argument("--trees", action="store_true", help="import and merge trees of column files, not streams")
     parser.add_argument("--spark", type=float, default=0.2, help="of the importers of trees, those on Spark")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="exactly-once-"))
     print(f"everything is kept in {directory} until it is proven", file=sys.stderr)
-    harness = Trees(directory, asked.spark, asked.seed) if asked.trees else Harness(directory, asked.sinks, asked.seed)
-    tally = harness.run(asked.kills, asked.pause)
+    harness = (
+        Trees(directory, arguments.spark, arguments.seed)
+        if arguments.trees
+        else Harness(directory, arguments.sinks, arguments.seed)
+    )
+    tally = harness.run(arguments.kills, arguments.pause)
     print(tally)
     if tally.exact:
         shutil.rmtree(directory)

@@ -37,12 +37,12 @@ def make_sides(generation: int, task: int) -> pa.RecordBatch:
     return pa.record_batch({"generation": [generation] * 2, "task": [task] * 2, "side": sides})
 
 
-def commit(asked: dict[str, Any]) -> Callable[[], None]:
+def commit(request: dict[str, Any]) -> Callable[[], None]:
     """Stage a job; what commits it."""
-    options = {"path": asked["root"], "format": "deephaven_log", **asked["options"]}
-    overwrite = asked["kind"] in ("overwrite", "complete")
-    generation, tasks = asked["generation"], range(asked["tasks"])
-    if asked["kind"] in ("append", "overwrite"):
+    options = {"path": request["root"], "format": "deephaven_log", **request["options"]}
+    overwrite = request["kind"] in ("overwrite", "complete")
+    generation, tasks = request["generation"], range(request["tasks"])
+    if request["kind"] in ("append", "overwrite"):
         batch = make_writer(options, None, SCHEMA, overwrite=overwrite)
         messages = [TaskCommit(_staged(batch, batch.job, generation, task)) for task in tasks]
         return lambda: batch.commit(messages)
@@ -71,9 +71,9 @@ def count_steps(kill: int | None, answer: int) -> Callable[[], int]:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def counted(change: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **more: Any) -> Any:
+        def call(*args: Any, **arguments: Any) -> Any:
             step(f"before {change.__name__}")
-            result = change(*args, **more)
+            result = change(*args, **arguments)
             step(f"after {change.__name__}")
             return result
 
@@ -87,11 +87,11 @@ def count_steps(kill: int | None, answer: int) -> Callable[[], int]:
     return lambda: done[0]
 
 
-def run(asked: dict[str, Any], answer: int) -> None:
-    if asked["exchange"] is False:
+def run(request: dict[str, Any], answer: int) -> None:
+    if request["exchange"] is False:
         sawlog.storage.commit.exchange = lambda *_: False  # type: ignore[attr-defined]
-    publish = commit(asked)
-    steps = count_steps(asked["kill"], answer)
+    publish = commit(request)
+    steps = count_steps(request["kill"], answer)
     publish()
     os.write(answer, json.dumps({"steps": steps()}).encode())
 
@@ -109,8 +109,8 @@ def main() -> None:
                 code = 0
             os._exit(code)
         os.close(writing)
-        with os.fdopen(reading, "rb") as said:
-            answer = json.loads(said.read() or "{}")
+        with os.fdopen(reading, "rb") as pipe:
+            answer = json.loads(pipe.read() or "{}")
         _, status = os.waitpid(child, 0)
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         print(json.dumps({"killed": killed, "code": status, **answer}), flush=True)

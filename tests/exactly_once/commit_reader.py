@@ -23,7 +23,7 @@ SIDE = "side=left"
 def generations(root: str, options: dict[str, Any]) -> dict[str, int]:
     """Rows by generation, as sawlog reads them."""
     table = sawlog.read(root, format="deephaven_log", storage_options=options, use_threads=False)
-    return {str(one): count for one, count in sorted(Counter(table["generation"].to_pylist()).items())}
+    return {str(generation): count for generation, count in sorted(Counter(table["generation"].to_pylist()).items())}
 
 
 def files(root: str) -> dict[str, int]:
@@ -35,22 +35,22 @@ def files(root: str) -> dict[str, int]:
     root = side if os.path.isdir(side) else root
     try:
         before = os.stat(root)
-        everything = os.listdir(root)
+        entry_names = os.listdir(root)
         if not os.path.samestat(before, os.stat(root)):  # what was listed is the old directory, which is being deleted
             return {}
     except FileNotFoundError:  # between two looks
         return {}
-    names = [name for name in everything if not name.startswith((".", "_"))]
+    names = [name for name in entry_names if not name.startswith((".", "_"))]
     if not any(name.startswith("batch-") for name in names):
         return dict(sorted(Counter(name.split("-")[2].partition(".")[0] for name in names).items()))
-    found = {}
+    counts = {}
     for name in sorted(names):
         try:
             inside = os.listdir(f"{root}/{name}")
-            found[name] = len(os.listdir(f"{root}/{name}/{SIDE}") if SIDE in inside else inside)
+            counts[name] = len(os.listdir(f"{root}/{name}/{SIDE}") if SIDE in inside else inside)
         except FileNotFoundError:  # between two looks
             return {}
-    return found
+    return counts
 
 
 def looks(root: str, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -69,10 +69,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     last: dict[str, Any] = {}
     for number, look in enumerate(looks(root, options), 1):
-        (kind, seen), *_ = look.items()
-        if last.get(kind) != seen:
+        (kind, state), *_ = look.items()
+        if last.get(kind) != state:
             print(json.dumps(look), flush=True)
-        last[kind] = seen
+        last[kind] = state
         if ended.is_set():
             print(json.dumps({"looks": number}), flush=True)
             return

@@ -66,7 +66,7 @@ class Tally:
             f"{self.kills} kills, {self.committed} of them after the new rows were there;"
             f" {self.looks} looks of readers, who saw {self.seen} states; {len(self.faults)} faults;"
             f" killed at {', '.join(f'{step} {count}' for step, count in self.steps.most_common())}"
-            + "".join(f"\n  {one}" for one in self.faults)
+            + "".join(f"\n  {fault}" for fault in self.faults)
         )
 
 
@@ -116,15 +116,15 @@ class Commits:
             reader.stdout.close()
             assert self._jobs.stdin is not None
             self._jobs.stdin.close()
-        left = Storage(self.options).directories.find_staged_paths(os.path.dirname(self.root), "")
-        self.tally.faults += [f"left over: {path}" for path in left]
+        staged_paths = Storage(self.options).directories.find_staged_paths(os.path.dirname(self.root), "")
+        self.tally.faults += [f"left over: {path}" for path in staged_paths]
         return self.tally
 
     def _commit(self, kill: int | None) -> dict[str, Any]:
         """Commit the next generation; the harness sees the old ones or the new one afterwards."""
         repeated = self.kind in ("stream", "complete") and self._generation not in self._visible
         self._generation += not (repeated and self._generation)
-        asked = {
+        request = {
             "root": self.root,
             "kind": self.kind,
             "options": {**self._own, **({"storage_options": json.dumps(self.options)} if self.options else {})},
@@ -135,18 +135,20 @@ class Commits:
         }
         assert self._jobs.stdin is not None
         assert self._jobs.stdout is not None
-        print(json.dumps(asked), file=self._jobs.stdin, flush=True)
+        print(json.dumps(request), file=self._jobs.stdin, flush=True)
         answer: dict[str, Any] = json.loads(self._jobs.stdout.readline())
         if answer["code"] and not answer["killed"]:
             self.tally.faults.append(f"generation {self._generation} was not committed: {answer}")
         new = [self._generation] if self.kind in REPLACING else [*self._visible, self._generation]
-        found = generations(self.root, self.options)
-        if found == _whole(new):
+        visible_counts = generations(self.root, self.options)
+        if visible_counts == _make_complete(new):
             self._visible = new
-        elif found != _whole(self._visible) or not answer["killed"]:
-            self.tally.faults.append(f"killed at {kill} of {self._steps}: {found}, expected {self._visible} or {new}")
+        elif visible_counts != _make_complete(self._visible) or not answer["killed"]:
+            self.tally.faults.append(
+                f"killed at {kill} of {self._steps}: {visible_counts}, expected {self._visible} or {new}"
+            )
         self.tally.kills += answer["killed"]
-        self.tally.committed += answer["killed"] and found == _whole(new)
+        self.tally.committed += answer["killed"] and visible_counts == _make_complete(new)
         if answer["killed"]:
             self.tally.steps[answer["step"]] += 1
         return answer
@@ -155,39 +157,39 @@ class Commits:
         command = [sys.executable, "-m", "tests.exactly_once.commit_reader", self.root, json.dumps(self.options)]
         reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
-        begun = threading.Event()
+        start_event = threading.Event()
 
         def watch() -> None:
             assert reader.stdout is not None
             newest: list[int] = []
             for line in reader.stdout:
-                ((kind, seen),) = json.loads(line).items()
+                ((kind, counts),) = json.loads(line).items()
                 if kind == "looks":
-                    self.tally.looks += seen
+                    self.tally.looks += counts
                     continue
                 self.tally.seen += 1
-                begun.set()
+                start_event.set()
                 if kind == "rows":
-                    found = sorted(map(int, seen))
-                    whole = set(seen.values()) == {ROWS} and (len(found) == 1 or self.kind not in REPLACING)
-                    if not whole or found[-1:] < newest[-1:] or len(found) < len(newest):
-                        self.tally.faults.append(f"the reader saw {seen} after {newest}")
-                    newest = found
+                    page = sorted(map(int, counts))
+                    is_whole = set(counts.values()) == {ROWS} and (len(page) == 1 or self.kind not in REPLACING)
+                    if not is_whole or page[-1:] < newest[-1:] or len(page) < len(newest):
+                        self.tally.faults.append(f"the reader saw {counts} after {newest}")
+                    newest = page
                 elif kind == "error":
-                    self.tally.faults.append(f"the reader saw {seen}")
+                    self.tally.faults.append(f"the reader saw {counts}")
                 elif self.exchange and not (
-                    set(seen.values()) <= {TASKS} and (len(seen) <= 1 or self.kind not in REPLACING)
+                    set(counts.values()) <= {TASKS} and (len(counts) <= 1 or self.kind not in REPLACING)
                 ):
-                    self.tally.faults.append(f"a listing showed {seen}")
+                    self.tally.faults.append(f"a listing showed {counts}")
 
         self._watching = threading.Thread(target=watch)
         self._watching.start()
-        begun.wait(60)
+        start_event.wait(60)
         return reader
 
 
-def _whole(visible: list[int]) -> dict[str, int]:
-    return {str(one): ROWS for one in sorted(visible)}
+def _make_complete(visible: list[int]) -> dict[str, int]:
+    return {str(generation): ROWS for generation in sorted(visible)}
 
 
 def main() -> int:
@@ -196,7 +198,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     faults = 0
     with tempfile.TemporaryDirectory(prefix="commits-") as directory, s3_server() as options:
         places = [
@@ -211,8 +213,8 @@ def main() -> int:
         for number, (name, root, kind, settings, exchange) in enumerate(places):
             if "://" not in root:
                 Path(root).parent.mkdir(parents=True)
-            kills = (number + 1) * asked.kills // len(places) - number * asked.kills // len(places)
-            tally = Commits(root, kind, settings, asked.seed + number, exchange=exchange).run(kills)
+            kills = (number + 1) * arguments.kills // len(places) - number * arguments.kills // len(places)
+            tally = Commits(root, kind, settings, arguments.seed + number, exchange=exchange).run(kills)
             faults += len(tally.faults)
             print(f"{name}: {tally}", flush=True)
     return 1 if faults else 0

@@ -60,7 +60,7 @@ class Tally:
     @property
     def exact(self) -> bool:
         """Whether every sink holds every row once."""
-        return all(one == (self.logged, 0, 0, 0) for one in self.sinks.values())
+        return all(sink == (self.logged, 0, 0, 0) for sink in self.sinks.values())
 
     def __str__(self) -> str:
         kills = ", ".join(f"{count} x {kind}" for kind, count in sorted(self.kills.items()))
@@ -87,7 +87,7 @@ class Harness:
     def __init__(self, root: Path, sinks: Sequence[str], seed: int = 0, victims: Iterable[str] = VICTIMS) -> None:
         self.root = root
         self.sinks = list(sinks)
-        self._victims = {one: VICTIMS[one] for one in victims}
+        self._victims = {victim: VICTIMS[victim] for victim in victims}
         self._processes = Processes(root, seed)
         self.tally = Tally(kills=self._processes.kills)
         self._chance = self._processes.chance
@@ -147,8 +147,12 @@ class Harness:
         elif victim == "driver":
             self._kill_driver(victim)
             self._start_driver(patient=self._chance.random() > EARLY)
-        elif found := [one for one in descendants(self._driver.pid) if is_worker(one) and role(one) == victim]:
-            self._kill(victim, [self._chance.choice(found)])
+        elif workers := [
+            descendant
+            for descendant in descendants(self._driver.pid)
+            if is_worker(descendant) and role(descendant) == victim
+        ]:
+            self._kill(victim, [self._chance.choice(workers)])
         elif victim not in self.tally.kills:
             first.append(victim)
 
@@ -205,9 +209,12 @@ class Harness:
         self._now = self._turns[:AT_A_TIME]
         self._turns = self._turns[AT_A_TIME:] + self._now
         self.tally.drivers += 1
-        driver, begun = self._processes.start("run_queries", str(self.root), self._interval, *self._now), time.time()
-        while patient and driver.poll() is None and time.time() - begun < 300:
-            if all(self._committed(sink) > begun for sink in self._now):
+        driver, start_time = (
+            self._processes.start("run_queries", str(self.root), self._interval, *self._now),
+            time.time(),
+        )
+        while patient and driver.poll() is None and time.time() - start_time < 300:
+            if all(self._committed(sink) > start_time for sink in self._now):
                 break
             time.sleep(0.1)
         self._driver = driver
@@ -229,11 +236,11 @@ class Harness:
         self.tally.logged = len(logged)
         self.tally.queries = (self.root / "run_queries.log").read_text(errors="replace").count(STARTED)
         for sink in self.sinks:
-            found = self._keys(f"sinks/{sink}", sink)
-            distinct = np.unique(found)
+            keys = self._keys(f"sinks/{sink}", sink)
+            distinct = np.unique(keys)
             missing = len(np.setdiff1d(logged, distinct))
             unknown = len(np.setdiff1d(distinct, logged))
-            self.tally.sinks[sink] = (len(found), missing, len(found) - len(distinct), unknown)
+            self.tally.sinks[sink] = (len(keys), missing, len(keys) - len(distinct), unknown)
         return self.tally
 
     def _keys(self, place: str, format: str) -> NDArray[np.int64]:
@@ -247,6 +254,6 @@ class Harness:
             read = sawlog.open(self.root / place, format=format, columns=[column], on_damage="skip", **options)
             batches = [batch.column(0) for fragment in read.fragments() for batch in fragment.to_batches()]
         if format == "leveldb_log":
-            return np.array([int(one.as_py()) for batch in batches for one in batch], np.int64)
+            return np.array([int(key.as_py()) for batch in batches for key in batch], np.int64)
         arrays = [batch.view(pa.int64()).to_numpy() for batch in batches]
         return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)

@@ -41,7 +41,7 @@ def once(root: str, spark: Any, logs: str, db: str, *, merges: bool) -> bool:
         errors = []
         tell(root, import_logs(spark, logs, db, location_bytes=100_000).rows)
         if merges:
-            errors = [one.error for one in nightly(spark, db, before=LATER, group=["Sym"]).failed]
+            errors = [failure.error for failure in nightly(spark, db, before=LATER, group=["Sym"]).failed]
     except (SawlogError, OSError) as error:
         errors = [str(error)]
     tell(root, 0, *errors)

@@ -70,19 +70,19 @@ def descendants(pid: int) -> list[int]:
     for name in os.listdir("/proc"):
         if name.isdecimal():
             children.setdefault(_parent(int(name)), []).append(int(name))
-    found, waiting = [], [pid]
+    pids, waiting = [], [pid]
     while waiting:
         for child in children.get(waiting.pop(), []):
-            found.append(child)
+            pids.append(child)
             waiting.append(child)
-    return found
+    return pids
 
 
 def is_worker(pid: int) -> bool:
     """Whether a process below a driver is one of Spark's Python processes: they plan, read, write and commit."""
     module = command(pid).partition(" ")[2]
     ours = ("pyspark.", "pyspark_sawlog", "sawlog.spark.daemon")
-    return any(one in module for one in ours) and "java" not in command(pid)
+    return any(name in module for name in ours) and "java" not in command(pid)
 
 
 def role(pid: int) -> str:

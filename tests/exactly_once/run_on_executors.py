@@ -40,8 +40,12 @@ def killing(spark: SparkSession, work: Callable[[], None]) -> int:
         while not done.is_set() and len(killed) < KILLS:
             time.sleep(LOOK)
             stages = list(filter(None, map(tracker.getStageInfo, tracker.getActiveStageIds())))
-            ended |= {one.stageId: one.numCompletedTasks for one in stages}
-            if any(one.numActiveTasks for one in stages) and sum(ended.values()) >= next_at and (busy := executors()):
+            ended |= {stage.stageId: stage.numCompletedTasks for stage in stages}
+            if (
+                any(stage.numActiveTasks for stage in stages)
+                and sum(ended.values()) >= next_at
+                and (busy := executors())
+            ):
                 killed.append(busy[0])
                 kill(busy[0])
                 next_at = sum(ended.values()) + APART
@@ -58,8 +62,8 @@ def killing(spark: SparkSession, work: Callable[[], None]) -> int:
 
 def executors() -> list[int]:
     """Those that have begun to work: they have Python processes."""
-    found = [pid for pid in descendants(os.getpid()) if EXECUTOR in command(pid)]
-    return [pid for pid in found if any(map(is_worker, descendants(pid)))]
+    pids = [pid for pid in descendants(os.getpid()) if EXECUTOR in command(pid)]
+    return [pid for pid in pids if any(map(is_worker, descendants(pid)))]
 
 
 def main(root: str) -> None:
@@ -75,9 +79,9 @@ def main(root: str) -> None:
         writer = rows.writeStream.format("sawlog").option("format", "deephaven_log").trigger(availableNow=True)
         writer.option("checkpointLocation", f"{root}/checkpoint").start(f"{root}/stream").awaitTermination()
 
-    found = {"batch": killing(spark, batch), "stream": killing(spark, stream)}
+    results = {"batch": killing(spark, batch), "stream": killing(spark, stream)}
     spark.stop()
-    print(json.dumps(found))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -58,10 +58,10 @@ def session(master: str = "local[2,100]", settings: Mapping[str, str] = LOCAL) -
     return SparkSession.builder.master(master).config(map={**shared, **settings}).getOrCreate()
 
 
-def start(spark: SparkSession, root: str, sink: str, most: str, task: str, **trigger: Any) -> StreamingQuery:
+def start(spark: SparkSession, root: str, sink: str, limit: str, task: str, **trigger: Any) -> StreamingQuery:
     print("starts query", sink, flush=True)
     columns, options = SINKS[sink]
-    reading = spark.readStream.format("sawlog").option("task_bytes", task).option("maxBytesPerTrigger", most)
+    reading = spark.readStream.format("sawlog").option("task_bytes", task).option("maxBytesPerTrigger", limit)
     rows: DataFrame = reading.option("format", "deephaven_log").load(f"{root}/logs").select("k", "s")
     recycled = reading.option("format", "leveldb_log").schema("record binary").load(f"{root}/wal")
     key = "CAST(CAST(record AS STRING) AS BIGINT)"

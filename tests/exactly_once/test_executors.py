@@ -33,6 +33,6 @@ def test_executors_are_killed(tmp_path: Path, jar: str) -> None:
     assert done.returncode == 0, done.stderr[-5000:]
     assert json.loads(done.stdout.splitlines()[-1]) == {"batch": KILLS, "stream": KILLS}
     for sink in ("batch", "stream"):
-        found = np.sort(sawlog.read(tmp_path / sink, format="deephaven_log")["n"].to_numpy())
-        assert np.array_equal(found, numbers), f"{sink}: {len(found):,} rows of {len(numbers):,}"
+        row_numbers = np.sort(sawlog.read(tmp_path / sink, format="deephaven_log")["n"].to_numpy())
+        assert np.array_equal(row_numbers, numbers), f"{sink}: {len(row_numbers):,} rows of {len(numbers):,}"
         assert not [path for path in (tmp_path / sink).rglob(".*") if path.is_file()], "left over by killed tasks"

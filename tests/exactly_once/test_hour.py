@@ -64,7 +64,7 @@ def test_an_hour_of_kills_loses_no_row_and_no_memory(tmp_path: Path) -> None:
     memory = Memory(Path(os.environ.get("SAWLOG_MEMORY", tmp_path / "memory.csv")))
     tally = Harness(tmp_path, ["deephaven_log", "parquet"]).rest(SECONDS, memory.look)
     grown = memory.growth()
-    print(tally, *(f"{kind} {pid}: {more >> 10:+,} KiB" for (pid, kind), more in sorted(grown.items())), sep="\n")
+    print(tally, *(f"{kind} {pid}: {growth >> 10:+,} KiB" for (pid, kind), growth in sorted(grown.items())), sep="\n")
     assert tally.exact, str(tally)
     assert grown, "processes live on"
-    assert all(more < GROWTH for more in grown.values()), grown
+    assert all(growth < GROWTH for growth in grown.values()), grown

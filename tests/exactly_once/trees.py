@@ -48,8 +48,10 @@ class Counts:
     @property
     def exact(self) -> bool:
         """Whether every row is there once."""
-        rows = sum(one[0] for one in self.tables.values())
-        return rows == self.logged and not self.problems and all(one[1:] == (0, 0, 0) for one in self.tables.values())
+        rows = sum(table[0] for table in self.tables.values())
+        return (
+            rows == self.logged and not self.problems and all(table[1:] == (0, 0, 0) for table in self.tables.values())
+        )
 
     def __str__(self) -> str:
         kills = ", ".join(f"{count} x {kind}" for kind, count in sorted(self.kills.items()))
@@ -98,10 +100,10 @@ class Trees:
                     continue
                 ended = [writer] if victim != "importer" else []
                 ended += [importer] if victim != "writer" else []
-                pids = [pid for one in ended for pid in (one.pid, *descendants(one.pid))]
+                pids = [pid for process in ended for pid in (process.pid, *descendants(process.pid))]
                 self._processes.kill(victim, pids, f", while it is at {self._mode}")
-                for one in ended:
-                    one.wait()
+                for process in ended:
+                    process.wait()
                 writer = self._start_writer() if writer in ended else writer
                 importer = self._start_importer() if importer in ended else importer
             kill(writer.pid)
@@ -117,8 +119,8 @@ class Trees:
         """A new importer, once it has done something."""
         self._mode = "spark" if self._chance.random() < self._spark else self._chance.choice(["follow", "nightly"])
         done = (self.root / "done").stat().st_size
-        importer, begun = self._processes.start("import_trades", str(self.root), self._mode), time.monotonic()
-        while importer.poll() is None and time.monotonic() - begun < PATIENCE:
+        importer, start_time = self._processes.start("import_trades", str(self.root), self._mode), time.monotonic()
+        while importer.poll() is None and time.monotonic() - start_time < PATIENCE:
             if (self.root / "done").stat().st_size > done:
                 break
             time.sleep(0.02)
@@ -155,15 +157,15 @@ class Trees:
             places = [db / "Intraday" / NAMESPACE / table]
             places += [db / "Systems"] if (db / "Systems").exists() else []
             parts = [self._keys(place, "deephaven_table", table=table) for place in places]
-            found = np.concatenate(parts)
-            distinct = np.unique(found)
+            numbers = np.concatenate(parts)
+            distinct = np.unique(numbers)
             missing, unknown = len(np.setdiff1d(logged, distinct)), len(np.setdiff1d(distinct, logged))
             counts.logged += len(logged)
-            counts.tables[table] = (len(found), missing, len(found) - len(distinct), unknown)
+            counts.tables[table] = (len(numbers), missing, len(numbers) - len(distinct), unknown)
             for place in places:
                 counts.problems += validate(place, order, table=table).problems
-        left = [path for path in db.rglob(".*") if path.name != ".sawlog.lock"]
-        counts.problems += [f"{path}: was left behind" for path in left]
+        leftovers = [path for path in db.rglob(".*") if path.name != ".sawlog.lock"]
+        counts.problems += [f"{path}: was left behind" for path in leftovers]
         return counts
 
     @staticmethod

@@ -78,12 +78,12 @@ class Trouble(Harness):
 
     def _wait_until_stuck(self, place: Path) -> None:
         """Spark tries a task again when it fails, so that the query lives on."""
-        ended, since, known = time.monotonic() + PATIENCE, time.monotonic(), (0, 0)
-        while known[0] <= known[1] or time.monotonic() - since < STUCK:
+        ended, since, positions = time.monotonic() + PATIENCE, time.monotonic(), (0, 0)
+        while positions[0] <= positions[1] or time.monotonic() - since < STUCK:
             self._check(ended)
-            found = self._newest("offsets"), self._newest("commits")
-            if found != known:
-                known, since = found, time.monotonic()
+            newest = self._newest("offsets"), self._newest("commits")
+            if newest != positions:
+                positions, since = newest, time.monotonic()
         free = os.statvfs(place).f_bavail
         if free:
             raise RuntimeError(f"{place}: {free} blocks are free")
@@ -93,8 +93,8 @@ class Trouble(Harness):
         return max((int(name) for name in names if name.isdecimal()), default=-1)
 
     def _wait_for_rows(self) -> None:
-        begun, ended = time.time(), time.monotonic() + PATIENCE
-        while not all(self._committed(sink) > begun for sink in self.sinks):
+        start_time, ended = time.time(), time.monotonic() + PATIENCE
+        while not all(self._committed(sink) > start_time for sink in self.sinks):
             self._check(ended)
 
     def _check(self, ended: float) -> None:

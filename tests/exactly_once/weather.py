@@ -68,10 +68,10 @@ class Weather:
 
     def archive(self, alive: str) -> bool:
         """A log that nobody writes to any more is moved below the directory that is read, or gets another name."""
-        found = self._finished(alive)
-        if not found:
+        files = self._finished(alive)
+        if not files:
             return False
-        path = self._chance.choice(found)
+        path = self._chance.choice(files)
         place = self._logs / "archive" / path.name
         place.parent.mkdir(exist_ok=True)
         path.rename(place)
@@ -79,10 +79,10 @@ class Weather:
 
     def copytruncate(self, alive: str) -> bool:
         """A log that nobody writes to any more is copied, once or twice, and emptied some time later."""
-        found = self._finished(alive)
-        if not found:
+        files = self._finished(alive)
+        if not files:
             return False
-        path = self._chance.choice(found)
+        path = self._chance.choice(files)
         for number in range(1, self._chance.choice([2, 2, 3])):
             shutil.copy(path, path.with_name(f"{path.name}.{number}"))
         time.sleep(self._chance.choice([0, BESIDE]))
@@ -133,6 +133,6 @@ class Weather:
     def _finished(self, alive: str) -> Sequence[Path]:
         """Logs of writers that are gone, and those that the last one has done with."""
         files = [path for path in self._files() if not path.name.endswith((".1", ".2"))]
-        own = [path for path in files if f".{alive}." in path.name]
-        newest = max(own, key=lambda path: path.stat().st_mtime_ns, default=None)
+        own_files = [path for path in files if f".{alive}." in path.name]
+        newest = max(own_files, key=lambda path: path.stat().st_mtime_ns, default=None)
         return [path for path in files if path != newest and time.time() - path.stat().st_mtime > 1]

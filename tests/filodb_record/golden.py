@@ -35,10 +35,12 @@ def numbers(values: list[Any]) -> list[float]:
     return [number(value) for value in values]
 
 
-def record_schema(given: dict[str, Any]) -> RecordSchema:
+def record_schema(description: dict[str, Any]) -> RecordSchema:
     """The record schema that a golden file describes."""
-    notation = [f"{f['name']}:{f['type']}" + (":counter=false" if f["type"] == "hist" else "") for f in given["fields"]]
-    return RecordSchema(notation, given["partition_field_start"], given["predefined_keys"])
+    notation = [
+        f"{f['name']}:{f['type']}" + (":counter=false" if f["type"] == "hist" else "") for f in description["fields"]
+    ]
+    return RecordSchema(notation, description["partition_field_start"], description["predefined_keys"])
 
 
 STR_LONG = Schema(

@@ -13,20 +13,20 @@ HEADER = 16
 
 def _containers(data: bytes) -> list[tuple[bytes, list[bytes], bytes]]:
     """Of each container what is between its length and its records, the records, and what is left of it."""
-    found, at = [], 0
-    while at + HEADER <= len(data):
-        (length,) = struct.unpack_from("<I", data, at)
-        end = min(at + 4 + length, len(data))
-        records, place = [], at + HEADER
+    containers, offset = [], 0
+    while offset + HEADER <= len(data):
+        (length,) = struct.unpack_from("<I", data, offset)
+        end = min(offset + 4 + length, len(data))
+        records, place = [], offset + HEADER
         while place + 4 <= end:
             (size,) = struct.unpack_from("<I", data, place)
             if size < 4 or place + 4 + size > end:
                 break
             records.append(data[place + 4 : place + 4 + size])
             place += 4 + size
-        found.append((data[at + 4 : at + HEADER], records, data[place:end]))
-        at = max(end, at + HEADER)
-    return found
+        containers.append((data[offset + 4 : offset + HEADER], records, data[place:end]))
+        offset = max(end, offset + HEADER)
+    return containers
 
 
 def records(sample: Sample, dice: Random) -> Mutation:
@@ -34,27 +34,27 @@ def records(sample: Sample, dice: Random) -> Mutation:
     (name,) = sample.content
     containers = _containers(sample.content[name]) or [(bytes(12), [], b"")]
     number = dice.randrange(len(containers))
-    head, found, rest = containers[number]
-    found = found or [b"\0" * 8]
-    at = dice.randrange(len(found))
-    what = dice.choice(("bytes", "bytes", "bytes", "schema", "drop", "double", "move"))
-    match what:
+    head, record_list, tail = containers[number]
+    record_list = record_list or [b"\0" * 8]
+    offset = dice.randrange(len(record_list))
+    change = dice.choice(("bytes", "bytes", "bytes", "schema", "drop", "double", "move"))
+    match change:
         case "bytes":
-            found[at] = bend_bytes(found[at], dice)
+            record_list[offset] = bend_bytes(record_list[offset], dice)
         case "schema":
-            found[at] = dice.randbytes(2) + found[at][2:]
+            record_list[offset] = dice.randbytes(2) + record_list[offset][2:]
         case "drop":
-            del found[at]
+            del record_list[offset]
         case "double":
-            found.insert(dice.randrange(len(found) + 1), found[at])
+            record_list.insert(dice.randrange(len(record_list) + 1), record_list[offset])
         case "move":
-            found.insert(dice.randrange(len(found)), found.pop(at))
-    containers[number] = (head, found, rest)
+            record_list.insert(dice.randrange(len(record_list)), record_list.pop(offset))
+    containers[number] = (head, record_list, tail)
     out = b""
-    for head, found, rest in containers:
-        body = head + b"".join(struct.pack("<I", len(one)) + one for one in found) + rest
+    for head, record_list, tail in containers:
+        body = head + b"".join(struct.pack("<I", len(record)) + record for record in record_list) + tail
         out += struct.pack("<I", len(body)) + body
-    return change_file(sample, name, out, f"{what} of record {at} in container {number} below its lengths")
+    return change_file(sample, name, out, f"{change} of record {offset} in container {number} below its lengths")
 
 
 MUTATORS = (records,)

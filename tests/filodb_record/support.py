@@ -52,16 +52,16 @@ CONTAINERS = Sample("containers", "filodb_record", DATA, "a.container", options=
 
 def plain(table: pa.Table) -> list[dict]:
     """Rows with timestamps as numbers: hostile ones are beyond Python's dates."""
-    at = table.schema.get_field_index("timestamp")
-    return table.set_column(at, "timestamp", table["timestamp"].cast(pa.int64())).to_pylist()
+    field_index = table.schema.get_field_index("timestamp")
+    return table.set_column(field_index, "timestamp", table["timestamp"].cast(pa.int64())).to_pylist()
 
 
 def checked(data: bytes, *, laws: Any = None, **options: Any) -> tuple[list[dict], FileReport]:
     """Rows, with their offsets, and report of bytes that keep the laws."""
-    found = check(CONTAINERS, data, laws=laws, **options)
-    assert found.origins is not None
-    rows = [{**row, "_offset": at} for row, (_, at) in zip(plain(found.table), found.origins, strict=True)]
-    return rows, found.report
+    outcome = check(CONTAINERS, data, laws=laws, **options)
+    assert outcome.origins is not None
+    rows = [{**row, "_offset": offset} for row, (_, offset) in zip(plain(outcome.table), outcome.origins, strict=True)]
+    return rows, outcome.report
 
 
 def in_every_view(data: bytes) -> None:
@@ -156,8 +156,8 @@ def nested_rows() -> tuple[Schemas, pa.Table, list[bytes]]:
         tops = [2.0**k for k in range(4)]
         blob = histogram.encode()
         h = {"tops": tops, "values": [float(v) for v in histogram.values], "buckets": blob[:1] + buckets.definition}
-        one = {"name": f"s{n % 3}", "labels": [("job", "j" * n), ("k", "v")], "n": n, "inner": {"h": h, "x": n / 2}}
-        rows.append({"timestamp": n, "series": one})
+        row = {"name": f"s{n % 3}", "labels": [("job", "j" * n), ("k", "v")], "n": n, "inner": {"h": h, "x": n / 2}}
+        rows.append({"timestamp": n, "series": row})
     containers = target.optimal_container_bytes()
     kind = pa.struct(
         [

@@ -85,7 +85,9 @@ def test_containers_are_built_as_by_the_original() -> None:
 def test_small_containers_have_the_leftovers_of_filodb() -> None:
     target = builder(2048)
     add_gauge_100(target)
-    names = [one["file"].removesuffix(".container") for one in golden.facts("gauge_100_small")["containers"]]
+    names = [
+        container["file"].removesuffix(".container") for container in golden.facts("gauge_100_small")["containers"]
+    ]
     assert target.optimal_container_bytes() == [golden.data(name) for name in names]
     for container, expected in zip(target.all_containers, golden.facts("gauge_100_small")["containers"], strict=True):
         assert container.num_bytes == expected["num_bytes_header"]
@@ -108,45 +110,45 @@ def test_part_keys_are_built_from_records() -> None:
     assert directly.optimal_container_bytes() == target.optimal_container_bytes()
     for i, record in enumerate(source):
         for j, key in enumerate(keys):
-            same = bytes(GAUGE.part_key.blob(keys[i], 1)) == bytes(GAUGE.part_key.blob(key, 1))
-            assert GAUGE.ingestion.partition_match(record, key) is (same and i % 3 == j % 3)
+            is_equal = bytes(GAUGE.part_key.blob(keys[i], 1)) == bytes(GAUGE.part_key.blob(key, 1))
+            assert GAUGE.ingestion.partition_match(record, key) is (is_equal and i % 3 == j % 3)
 
 
 def test_records_with_histograms() -> None:
     facts = golden.facts("otel_exp_delta_histogram_10")
     schema = Schemas.built_in()["otel-exp-delta-histogram"]
     target = builder()
-    for one in facts["records"]:
-        buckets = Buckets.exponential(one["scale"], one["start_index_positive"], one["num_positive"])
-        histogram = Histogram(buckets, tuple(one["values_with_zero_bucket_first"]))
-        row = (one["timestamp"], one["sum"], one["count"], histogram, one["min"], one["max"], facts["metric"])
+    for fact in facts["records"]:
+        buckets = Buckets.exponential(fact["scale"], fact["start_index_positive"], fact["num_positive"])
+        histogram = Histogram(buckets, tuple(fact["values_with_zero_bucket_first"]))
+        row = (fact["timestamp"], fact["sum"], fact["count"], histogram, fact["min"], fact["max"], facts["metric"])
         target.add_from_reader((*row, facts["tags"]), schema)
     assert target.optimal_container_bytes() == [golden.data("otel_exp_delta_histogram_10")]
-    for record, one in zip(target.all_containers[0], facts["records"], strict=True):
-        found = schema.ingestion.get_histogram(record, 3)
-        assert found.values == tuple(one["values_with_zero_bucket_first"])
-        assert list(found.buckets.tops) == pytest.approx(golden.numbers(one["bucket_tops"]), rel=1e-15)
+    for record, fact in zip(target.all_containers[0], facts["records"], strict=True):
+        histogram_bytes = schema.ingestion.get_histogram(record, 3)
+        assert histogram_bytes.values == tuple(fact["values_with_zero_bucket_first"])
+        assert list(histogram_bytes.buckets.tops) == pytest.approx(golden.numbers(fact["bucket_tops"]), rel=1e-15)
 
 
 def test_variable_data_columns_and_long_partition_columns() -> None:
     facts = golden.facts("str_long_12")
     schema = golden.STR_LONG
     target, keys = builder(), builder()
-    for one in facts["records"]:
-        histogram = Histogram(Buckets.geometric(1.0, 2.0, 8), tuple(one["h_values_geometric_1_2_8"]))
-        row = (one["timestamp"], one["s"], histogram, one["n"], one["ps"], one["pl"])
+    for fact in facts["records"]:
+        histogram = Histogram(Buckets.geometric(1.0, 2.0, 8), tuple(fact["h_values_geometric_1_2_8"]))
+        row = (fact["timestamp"], fact["s"], histogram, fact["n"], fact["ps"], fact["pl"])
         target.add_from_reader(row, schema)
     assert target.optimal_container_bytes() == [golden.data("str_long_12")]
-    for record, one in zip(target.all_containers[0], facts["records"], strict=True):
-        assert schema.ingestion.partition_hash(record) == one["partition_hash"]
+    for record, fact in zip(target.all_containers[0], facts["records"], strict=True):
+        assert schema.ingestion.partition_hash(record) == fact["partition_hash"]
         schema.ingestion.build_part_key_from_ingest(record, keys)
     assert keys.optimal_container_bytes() == [golden.data("str_long_12_partkeys")]
 
 
 def test_records_without_partition_columns() -> None:
     target = builder()
-    for one in golden.facts("no_partition_5")["records"]:
-        target.add_from_reader((one["timestamp"], one["value"], one["s"], one["n"]), golden.RESULT)
+    for fact in golden.facts("no_partition_5")["records"]:
+        target.add_from_reader((fact["timestamp"], fact["value"], fact["s"], fact["n"]), golden.RESULT)
     assert target.optimal_container_bytes() == [golden.data("no_partition_5")]
     record = next(iter(target.all_containers[0]))
     assert golden.RESULT.ingestion.stringify(record) == "b2[ timestamp=1700000000000,value=0.0,s=,n=0]"
@@ -165,11 +167,11 @@ def test_several_schemas_in_one_container() -> None:
     target.add_from_reader((start + 2, 3.0, 4.0, histogram, "m3", {**tags, "le": "x"}), schemas["prom-histogram"])
     target.add_from_reader((start + 3, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, "m4", {}), schemas["preagg-gauge-v2"])
     assert target.optimal_container_bytes() == [golden.data("mixed_schemas_4")]
-    for record, one in zip(target.all_containers[0], golden.facts("mixed_schemas_4")["records"], strict=True):
+    for record, fact in zip(target.all_containers[0], golden.facts("mixed_schemas_4")["records"], strict=True):
         schema = schemas.by_id(GAUGE.ingestion.schema_id(record))
         assert schema is not None
-        assert schema.name == one["schema"]
-        assert schema.ingestion.stringify(record, schema.name) == one["stringified"]
+        assert schema.name == fact["schema"]
+        assert schema.ingestion.stringify(record, schema.name) == fact["stringified"]
 
 
 def test_one_hundred_thousand_records_have_filodbs_checksum() -> None:
@@ -206,18 +208,18 @@ def test_string_part_keys(expected: dict) -> None:
 
 
 def test_literals_of_filodbs_readme_and_tests() -> None:
-    known = EXTERNAL["readme_partkey_prom_counter"]
-    for one in (known, EXTERNAL["cli_test_partkey_gauge"]):
-        schema = Schemas.built_in().by_id(one["schema_id"])
+    prometheus = EXTERNAL["readme_partkey_prom_counter"]
+    for example in (prometheus, EXTERNAL["cli_test_partkey_gauge"]):
+        schema = Schemas.built_in().by_id(example["schema_id"])
         assert schema is not None
         # The production key was written when predefined key 9 was `_step_`: as an ordinary key it has other bytes.
         target = builder()
-        target.start_new_record(schema.part_key, one["schema_id"])
-        target.add_string(one["metric"])
-        target.add_map(one["tags"])
+        target.start_new_record(schema.part_key, example["schema_id"])
+        target.add_string(example["metric"])
+        target.add_map(example["tags"])
         target.end_record()
-        assert record_hex(target) == one["hex"]
-    record = bytes.fromhex(known["hex"])
+        assert record_hex(target) == example["hex"]
+    record = bytes.fromhex(prometheus["hex"])
     layout = Schemas.built_in()["prom-counter"].part_key
     text = "b2[schema=prom-counter  _metric_=myMetricName,tags={_ns_: myNs, _ws_: myWs}]"
     assert layout.stringify(record, "prom-counter") == text
@@ -226,7 +228,7 @@ def test_literals_of_filodbs_readme_and_tests() -> None:
 def test_hashes_of_the_producers_own() -> None:
     from sawlog.filodb.hashing import hash_bytes
 
-    known = EXTERNAL["influx_style_endMap_false"]
+    example = EXTERNAL["influx_style_endMap_false"]
     target = builder()
     target.start_new_record(GAUGE)
     target.add_long(1)
@@ -235,26 +237,26 @@ def test_hashes_of_the_producers_own() -> None:
     target.start_map()
     target.add_map_key_value("_ns_", "n")
     target.add_map_key_value("host", "h")
-    target.update_partition_hash(hash_bytes(known["extra_hash_text"].encode()))
+    target.update_partition_hash(hash_bytes(example["extra_hash_text"].encode()))
     target.end_map(bulk_hash=False)
     target.end_record()
-    assert record_hex(target)[40:] == known["hex"][40:]
-    record = bytes.fromhex(known["hex"])
-    assert GAUGE.ingestion.partition_hash(record) == known["partition_hash"]
-    assert GAUGE.ingestion.compute_partition_hash(record) != known["partition_hash"]
+    assert record_hex(target)[40:] == example["hex"][40:]
+    record = bytes.fromhex(example["hex"])
+    assert GAUGE.ingestion.partition_hash(record) == example["partition_hash"]
+    assert GAUGE.ingestion.compute_partition_hash(record) != example["partition_hash"]
 
-    known = EXTERNAL["addMapKeyValueHash_endMap_false"]
+    example = EXTERNAL["addMapKeyValueHash_endMap_false"]
     target = builder()
     target.start_new_record(GAUGE)
-    target.add_long(GAUGE.ingestion.get_long(bytes.fromhex(known["hex"]), 0))
-    target.add_double(GAUGE.ingestion.get_double(bytes.fromhex(known["hex"]), 1))
+    target.add_long(GAUGE.ingestion.get_long(bytes.fromhex(example["hex"]), 0))
+    target.add_double(GAUGE.ingestion.get_double(bytes.fromhex(example["hex"]), 1))
     target.add_string("cpu")
     target.start_map()
     target.add_map_key_value_hash("_ns_", "n")
     target.add_map_key_value_hash("host", "h")
     target.end_map(bulk_hash=False)
     target.end_record()
-    assert record_hex(target) == known["hex"]
+    assert record_hex(target) == example["hex"]
 
 
 def edge(case: str) -> Any:
@@ -312,10 +314,10 @@ def test_records_of_primitives_are_hashed_as_by_the_original() -> None:
     layout = RecordSchema(["a:long", "b:int"], 0)
     target = builder()
     target.add_from_reader((4, 3), layout, 9)
-    found = record_hex(target)
+    digits = record_hex(target)
     expected = edge("primitive-only partition key: hash")
-    assert layout.partition_hash(bytes.fromhex(expected["hex"])) == layout.partition_hash(bytes.fromhex(found)) == 7
-    assert found == expected["hex"]
+    assert layout.partition_hash(bytes.fromhex(expected["hex"])) == layout.partition_hash(bytes.fromhex(digits)) == 7
+    assert digits == expected["hex"]
 
     big = bytes.fromhex(edge("schema id >= 32768 round trip")["hex"])
     assert RecordSchema(["s:string"], 0).schema_id(big) == edge("schema id >= 32768 round trip")["schema_id"]
@@ -333,15 +335,15 @@ def test_downsampling_takes_the_hash_along() -> None:
     ds = Schemas.built_in()["ds-gauge"]
     add_gauge(target, 1, 2.0, "m", {"_ws_": "w", "job": "j"})
     GAUGE.ingestion.build_part_key_from_ingest(next(iter(target.all_containers[0])), target)
-    wanted = bytes.fromhex(expected["ds_hex"])
-    metric, tags = ds.ingestion.utf8_string(wanted, 6), ds.ingestion.get_map(wanted, 7)
+    expected_bytes = bytes.fromhex(expected["ds_hex"])
+    metric, tags = ds.ingestion.utf8_string(expected_bytes, 6), ds.ingestion.get_map(expected_bytes, 7)
     target = builder()
     add_gauge(target, 1, 2.0, metric, tags)
     (record,) = target.all_containers[0]
     assert GAUGE.ingestion.partition_hash(record) == expected["ingest_hash"]
     target.start_new_record(ds)
     for index in range(6):
-        target.add_slowly(ds.ingestion.get(wanted, index))
+        target.add_slowly(ds.ingestion.get(expected_bytes, index))
     target.add_part_key_fields(bytes(record), GAUGE.ingestion)
     target.end_record()
     assert list(target.all_containers[0])[1].hex() == expected["ds_hex"]
@@ -435,8 +437,8 @@ def test_a_full_container_is_followed_by_another() -> None:
     assert [len(record) for record in target.all_containers[0]] == [64] * 31
     add_machine(target, 31)
     assert [container.num_bytes for container in target.all_containers] == [12 + 31 * 64, 76]
-    assert [len(one) for one in target.non_current_container_bytes()] == [2048]
-    assert [len(one) for one in target.optimal_container_bytes(reset=True)] == [2048, 80]
+    assert [len(container) for container in target.non_current_container_bytes()] == [2048]
+    assert [len(container) for container in target.optimal_container_bytes(reset=True)] == [2048, 80]
     assert target.optimal_container_bytes() == []
     assert len(target.containers) == 1
 
@@ -548,8 +550,8 @@ def test_maps_are_decoded_as_they_were_encoded(tags: dict[str, str]) -> None:
     encoded = encoder.encode(tags)
     assert encoder.decode(encoded) == tags
     assert list(encoder.decode(encoded)) == sorted(tags)
-    one, two, three = builder(), builder(), builder()
-    add_gauge(one, 1, 2.0, "m", tags)
+    first, two, three = builder(), builder(), builder()
+    add_gauge(first, 1, 2.0, "m", tags)
     at_map(two)
     two.add_encoded_map(encoded)
     two.end_record()
@@ -559,7 +561,7 @@ def test_maps_are_decoded_as_they_were_encoded(tags: dict[str, str]) -> None:
         three.add_map_key_value(key, tags[key])
     three.end_map()
     three.end_record()
-    assert record_hex(one) == record_hex(two) == record_hex(three)
+    assert record_hex(first) == record_hex(two) == record_hex(three)
 
 
 def test_map_encoder_edges() -> None:

@@ -24,20 +24,20 @@ from .support import DATA, FIRST, GAUGE, HISTOGRAM, OPTIONS, SECOND, THIRD, chec
 FINDINGS = Path(__file__).parent / "findings"
 
 
-WHOLE = b"".join(golden.data(f"gauge_100_small_{i:02}") for i in range(4))
+FOUR_CONTAINERS = b"".join(golden.data(f"gauge_100_small_{i:02}") for i in range(4))
 
 
 def test_intact_containers_have_no_damage() -> None:
     rows, report = checked(DATA)
     assert [row["timestamp"] for row in rows] == list(range(15))
     assert not report.damaged
-    rows, report = checked(WHOLE)
+    rows, report = checked(FOUR_CONTAINERS)
     assert len(rows) == 52
     assert not report.damaged
 
 
-def is_prefix(part: list[dict], whole: list[dict]) -> bool:
-    return repr(part) == repr(whole[: len(part)])
+def is_prefix(part: list[dict], all_rows: list[dict]) -> bool:
+    return repr(part) == repr(all_rows[: len(part)])
 
 
 @pytest.mark.nightly
@@ -47,20 +47,20 @@ def test_truncation_at_every_byte() -> None:
     rows, _ = checked(data)
     ends = [row["_offset"] for row in rows]
     for size in range(len(data)):
-        found, report = checked(data[:size], laws=())
-        assert is_prefix(found, rows)
-        assert len(found) >= sum(end < size for end in ends) - 1
+        result_rows, report = checked(data[:size], laws=())
+        assert is_prefix(result_rows, rows)
+        assert len(result_rows) >= sum(end < size for end in ends) - 1
         assert not report.damaged
         complete = size in (0, len(first))
         assert report.tail.status is (TailStatus.CLEAN if complete else TailStatus.TORN)
 
 
 def test_truncation_of_whole_containers() -> None:
-    rows, _ = checked(WHOLE)
+    rows, _ = checked(FOUR_CONTAINERS)
     edges = (0, 2047, 2048, 2049, 2063, 2064, 2065, 4095, 4096, 4097, 8191)
     for size in (*edges, *range(1, 64, 7), *range(1900, 2200, 11), *range(4000, 4200, 13)):
-        found, _ = checked(WHOLE[:size], laws=())
-        assert is_prefix(found, rows)
+        result_rows, _ = checked(FOUR_CONTAINERS[:size], laws=())
+        assert is_prefix(result_rows, rows)
 
 
 bytes_of = st.binary(max_size=24)
@@ -77,20 +77,20 @@ mutation = st.one_of(
 
 
 def mutate(data: bytes, changes: list) -> bytes:
-    for what, place, how in changes:
-        at = min(place, len(data)) & (~1 if what == "word" else ~0)
-        if what == "flip" and at < len(data):
-            data = data[:at] + bytes((data[at] ^ how,)) + data[at + 1 :]
-        elif what == "word":
-            data = data[:at] + struct.pack("<I", how) + data[at + 4 :]
-        elif what == "overwrite":
-            data = data[:at] + how + data[at + len(how) :]
-        elif what == "insert":
-            data = data[:at] + how + data[at:]
-        elif what == "delete":
-            data = data[:at] + data[at + how :]
-        elif what == "cut":
-            data = data[:at]
+    for kind, place, argument in changes:
+        offset = min(place, len(data)) & (~1 if kind == "word" else ~0)
+        if kind == "flip" and offset < len(data):
+            data = data[:offset] + bytes((data[offset] ^ argument,)) + data[offset + 1 :]
+        elif kind == "word":
+            data = data[:offset] + struct.pack("<I", argument) + data[offset + 4 :]
+        elif kind == "overwrite":
+            data = data[:offset] + argument + data[offset + len(argument) :]
+        elif kind == "insert":
+            data = data[:offset] + argument + data[offset:]
+        elif kind == "delete":
+            data = data[:offset] + data[offset + argument :]
+        elif kind == "cut":
+            data = data[:offset]
     return data
 
 
@@ -104,7 +104,7 @@ def test_changed_containers_are_read_or_reported(changes: list) -> None:
 @given(st.lists(mutation, min_size=1, max_size=3))
 @settings(max_examples=10)
 def test_mutations_of_whole_containers(changes: list) -> None:
-    in_every_view(mutate(WHOLE, changes))
+    in_every_view(mutate(FOUR_CONTAINERS, changes))
 
 
 @given(st.binary(max_size=300))
@@ -129,7 +129,7 @@ def record_offsets() -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("offset", "new", "kind", "lost", "detail"),
+    ("offset", "new", "kind", "loss", "detail"),
     [
         (0, b"\xff\xff\xff\x7f", "bad_container_length", 0, "another container begins at byte"),
         (7, b"\x02", "unsupported", 5, "a container of version 2"),
@@ -146,10 +146,10 @@ def record_offsets() -> list[int]:
         (16 + 43, b"\x50", "bad_map", 1, "column tags: the map's entries do not end where the map does"),
     ],
 )
-def test_every_kind_of_damage_costs_its_rows(offset: int, new: bytes, kind: str, lost: int, detail: str) -> None:
+def test_every_kind_of_damage_costs_its_rows(offset: int, new: bytes, kind: str, loss: int, detail: str) -> None:
     data = DATA[:offset] + new + DATA[offset + len(new) :]
     rows, report = checked(data)
-    assert len(rows) == 15 - lost
+    assert len(rows) == 15 - loss
     assert [damage.kind for damage in report.damages] == [kind]
     assert detail in report.damages[0].detail
 
@@ -168,12 +168,12 @@ def test_a_record_that_a_codec_refuses_costs_itself_only(schema: str, tmp_path: 
     assert len(rows) == 200
     broken = {}
     for n in (0, 100, 199):
-        at = data.index(b"metric%03d" % n)
-        broken[n] = data[:at] + b"\xff" + data[at + 1 :]
+        offset = data.index(b"metric%03d" % n)
+        broken[n] = data[:offset] + b"\xff" + data[offset + 1 :]
         if "histogram" in schema:
             blob = Histogram(Buckets.geometric(1.0, 2.0, 8), tuple(range(n, n + 8))).encode()
-            at = data.index(blob)
-            broken[n] = data[:at] + b"\x63" + data[at + 1 :]
+            offset = data.index(blob)
+            broken[n] = data[:offset] + b"\x63" + data[offset + 1 :]
     units = {n: [row] for n, row in enumerate(rows)}
     assert_lost_by_unit(path, broken=broken, units=units, unsupported="histogram" in schema, **options)
 
@@ -182,8 +182,8 @@ def test_a_record_that_a_codec_refuses_costs_itself_only(schema: str, tmp_path: 
 @pytest.mark.parametrize("length", [0, 1])
 def test_a_record_too_short_for_its_schema_id(schema: str, length: int) -> None:
     rows, report = checked(DATA[:16] + bytes((length, 0, 0, 0)) + DATA[20:], table=schema)
-    whole, _ = checked(DATA, table=schema)
-    assert rows == [row for row in whole if row["_offset"] > len(FIRST)]
+    intact_rows, _ = checked(DATA, table=schema)
+    assert rows == [row for row in intact_rows if row["_offset"] > len(FIRST)]
     assert [(damage.kind, damage.offset) for damage in report.damages] == [("bad_record_length", 16)]
 
 
@@ -198,8 +198,8 @@ def test_a_broken_histogram_costs_one_row() -> None:
 
 def test_a_histogram_of_a_format_that_is_not_known_is_unsupported() -> None:
     """A later version may have it: its record is named, and the others are read."""
-    at = DATA.index(Histogram(Buckets.geometric(1.0, 2.0, 8), tuple(range(2, 10))).encode())
-    rows, report = checked(DATA[:at] + b"\x63" + DATA[at + 1 :])
+    offset = DATA.index(Histogram(Buckets.geometric(1.0, 2.0, 8), tuple(range(2, 10))).encode())
+    rows, report = checked(DATA[:offset] + b"\x63" + DATA[offset + 1 :])
     assert len(rows) == 14
     assert report.unsupported
     assert not report.damaged
@@ -304,34 +304,34 @@ def test_a_warning_of_what_is_read_out_of_several_files_names_their_directory(tm
         sawlog.read(tmp_path / "1", view="partkeys", on_damage="skip")
 
 
-@pytest.mark.parametrize("wanted", [None, [], ["h"], ["count"], ["tags"], ["count", "_metric_"]])
-def test_a_damaged_map_costs_its_row_whichever_columns_are_asked_for(wanted: list[str] | None) -> None:
+@pytest.mark.parametrize("columns", [None, [], ["h"], ["count"], ["tags"], ["count", "_metric_"]])
+def test_a_damaged_map_costs_its_row_whichever_columns_are_asked_for(columns: list[str] | None) -> None:
     """A record whose map could not be decoded was delivered where the map was not asked for."""
     path = FINDINGS / "projection.container"
-    dataset = sawlog.open(path, columns=wanted, on_damage="skip", table="all")
+    dataset = sawlog.open(path, columns=columns, on_damage="skip", table="all")
     with pytest.warns(DamageWarning):
         assert dataset.to_table().num_rows == dataset.count_rows() == 3
     with pytest.raises(DamageError):
-        sawlog.open(path, columns=wanted, table="all").to_table()
+        sawlog.open(path, columns=columns, table="all").to_table()
 
 
 def test_a_container_that_is_too_long_shows_what_its_builder_left_in_it() -> None:
     """FiloDB reads up to that length as well: nothing but the hash, which ends a record, says that it is none."""
     first, second = (golden.data(f"gauge_100_small_{i:02}") for i in (0, 1))
     end = 4 + int.from_bytes(first[:4], "little")
-    left = (int.from_bytes(first[end : end + 4], "little") + 7) // 4 * 4
-    assert 0 < left <= len(first) - end
-    longer = (end + left - 4).to_bytes(4, "little") + first[4:]
+    room = (int.from_bytes(first[end : end + 4], "little") + 7) // 4 * 4
+    assert 0 < room <= len(first) - end
+    longer = (end + room - 4).to_bytes(4, "little") + first[4:]
     labels = {row["_offset"]: row["tags"] for row in checked(first + second)[0]}
     rows, report = checked(longer + second)
     assert not report.damaged
-    shown = {row["_offset"]: row["tags"] for row in rows}
-    extra, following = shown.pop(end), labels[len(first) + 16]
-    assert shown == labels
+    tags_by_offset = {row["_offset"]: row["tags"] for row in rows}
+    extra, following = tags_by_offset.pop(end), labels[len(first) + 16]
+    assert tags_by_offset == labels
     assert extra == following[: len(extra)] != following
     rows, report = checked(longer + second, verify_hashes=True)
     assert {row["_offset"]: row["tags"] for row in rows} == labels
-    assert [(damage.kind, damage.offset, damage.length) for damage in report.damages] == [("hash_mismatch", end, left)]
+    assert [(damage.kind, damage.offset, damage.length) for damage in report.damages] == [("hash_mismatch", end, room)]
 
 
 def test_maps_of_a_file_find_room_after_one_whose_maps_are_all_damaged(
@@ -368,16 +368,16 @@ def test_text_is_judged_as_it_is_decoded(text: str, bad: bytes, tmp_path: Path) 
     for n in range(3):
         target.add_from_reader((n, 0.5, "é-metric", {"é-key": "1", "plain": "é-value"}), GAUGE)
     data = b"".join(target.optimal_container_bytes())
-    at = data.index(text.encode())
-    (tmp_path / "a.container").write_bytes(data[:at] + bad + data[at + len(bad) :])
-    found = []
+    offset = data.index(text.encode())
+    (tmp_path / "a.container").write_bytes(data[:offset] + bad + data[offset + len(bad) :])
+    outcomes = []
     for columns in (None, ["timestamp"], []):
         dataset = sawlog.open(tmp_path / "a.container", table="gauge", columns=columns, on_damage="skip")
         (fragment,), findings = dataset.fragments(None), Findings("skip", drained=True)
         for _ in fragment.to_batches(findings):
             pass
-        found.append((findings.rows, [(one.kind, one.offset, one.detail) for one in findings.damages]))
-    assert found[0] == found[1] == found[2]
+        outcomes.append((findings.rows, [(damage.kind, damage.offset, damage.detail) for damage in findings.damages]))
+    assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
 def test_repair_keeps_every_sound_record_of_whatever_schema(tmp_path: Path) -> None:
@@ -399,12 +399,12 @@ def test_repair_keeps_every_sound_record_of_whatever_schema(tmp_path: Path) -> N
     (report,) = sawlog.repair(path, fixed, table="gauge,prom-counter").files
     assert report.kinds == {"bad_pointer": 1, "unsupported": 1}
     assert report.rows == 801
-    everything: dict[str, Any] = {"table": "gauge,prom-counter", "salvage": "unknown_schemas", "extras": "record"}
+    settings: dict[str, Any] = {"table": "gauge,prom-counter", "salvage": "unknown_schemas", "extras": "record"}
     with pytest.warns(DamageWarning):
-        before = sawlog.read(path, on_damage="skip", **everything)["_record"].to_pylist()
-    assert sawlog.read(fixed, **everything)["_record"].to_pylist() == before
+        before = sawlog.read(path, on_damage="skip", **settings)["_record"].to_pylist()
+    assert sawlog.read(fixed, **settings)["_record"].to_pylist() == before
     assert len(before) == 802
-    size = sum(map(len, before)) + sum(-len(one) % 4 for one in before)
+    size = sum(map(len, before)) + sum(-len(blob) % 4 for blob in before)
     assert report.account.record + report.account.unsupported == size == len(data) - 16 - report.account.damage
     again = tmp_path / "c.container"
     sawlog.repair(fixed, again, table="gauge,prom-counter")
@@ -425,10 +425,10 @@ def test_repair_keeps_records_behind_those_that_only_other_schemas_find_damaged(
     path, fixed = tmp_path / "a.container", tmp_path / "b.container"
     path.write_bytes(struct.pack("<I", len(cut) - 4) + cut[4:])
     options: dict[str, Any] = {"table": "gauge", "salvage": salvage}
-    found = check(
+    outcome = check(
         Sample("a", "filodb_record", content, "a.container", options=options, repaired="rows"), path.read_bytes()
     )
-    assert (len(found.rows), found.damages) == (2, [])
+    assert (len(outcome.rows), outcome.damages) == (2, [])
     sawlog.repair(path, fixed, **options)
     assert sawlog.read(fixed, table="gauge")["value"].to_pylist() == [0.5, 3.5]
     assert sawlog.read(fixed, table="prom-counter")["count"].to_pylist() == [1.5]
@@ -441,8 +441,8 @@ def test_repair_keeps_the_schemas_that_the_reader_took(tmp_path: Path) -> None:
     flipped = target.add_from_reader((1, 2.5, "m2", {"n": "1"}), Schemas.built_in()["untyped"])
     target.add_from_reader((2, 3.5, "m3", {"n": "2"}), Schemas.built_in()["prom-counter"])
     data = bytearray(target.optimal_container_bytes()[0])
-    at = flipped + 4 + 2 + 8 + 8  # the pointer to the metric's name
-    data[at : at + 4] = b"\0\0\0\0"
+    pointer_offset = flipped + 4 + 2 + 8 + 8  # the pointer to the metric's name
+    data[pointer_offset : pointer_offset + 4] = b"\0\0\0\0"
     path, fixed = tmp_path / "a.container", tmp_path / "b.container"
     path.write_bytes(data)
     with pytest.warns(DamageWarning):
@@ -459,43 +459,43 @@ def test_many_records_of_unknown_schemas_are_told_in_few_words(tmp_path: Path, m
     data = struct.pack("<IIq", 12 + 8 * 60_000, 1 << 24, 1) + record * 60_000
     path = tmp_path / "a.container"
     path.write_bytes(data)
-    said: list[int] = []
+    calls: list[int] = []
     describe = walk.RecordsWalk.describe
 
     def counted(self: Any, event: Any) -> Any:
-        said.append(1)
+        calls.append(1)
         return describe(self, event)
 
     monkeypatch.setattr(walk.RecordsWalk, "describe", counted)
     (report,) = sawlog.verify(path, table="gauge").files
     assert report.kinds == {"unsupported": 60_000}
     assert report.account.unsupported == 480_000
-    assert len(said) <= walk.EVENT_ROOM + walk.BLOCK + 1
-    said.clear()
+    assert len(calls) <= walk.EVENT_ROOM + walk.BLOCK + 1
+    calls.clear()
     table = sawlog.read(path, view="damage", table="gauge")
     assert table.num_rows == 60_000
     assert table["offset"].to_pylist() == list(range(16, len(data), 8))
-    assert len(said) < 100
+    assert len(calls) < 100
 
 
 @pytest.mark.parametrize("view", ["rows", "frames"])
 @pytest.mark.parametrize(
-    "path", sorted((Path(__file__).parent / "findings").glob("*.container")), ids=lambda one: one.stem
+    "path", sorted((Path(__file__).parent / "findings").glob("*.container")), ids=lambda path: path.stem
 )
 def test_damage_comes_in_reading_order_however_a_file_is_cut(path: Path, view: str) -> None:
     """That of containers came after that of the records in all containers that were judged with them."""
     dataset = sawlog.open(path, view=view, on_damage="skip")
     orders = []
     for size in (None, 1, 40, 300, 2049):
-        found = []
+        outcomes = []
         for fragment in dataset.fragments(size):
             findings = Findings("skip", drained=True)
             assert list(fragment.to_batches(findings)) is not None
-            found += [(one.offset, one.length, one.kind) for one in findings.damages]
-        orders.append(found)
+            outcomes += [(damage.offset, damage.length, damage.kind) for damage in findings.damages]
+        orders.append(outcomes)
     assert orders[0] == sorted(orders[0])
     assert orders[0]
-    assert all(one == orders[0] for one in orders)
+    assert all(order == orders[0] for order in orders)
 
 
 def test_damage_ends_with_the_file() -> None:
@@ -524,6 +524,6 @@ def test_the_account_of_part_keys_after_a_damaged_one(view: str) -> None:
     """Every view accounts for all bytes, and `verify` agrees with each read."""
     data = (Path(__file__).parent / "partkeys_account.container").read_bytes()
     repaired = "rows" if view == "rows" else "no"
-    found = check(Sample("part keys", "filodb_record", data, "a.container", view=view, repaired=repaired))
-    assert len(found.rows) == (1 if view == "frames" else 8)
-    assert found.report.account.total == len(data)
+    outcome = check(Sample("part keys", "filodb_record", data, "a.container", view=view, repaired=repaired))
+    assert len(outcome.rows) == (1 if view == "frames" else 8)
+    assert outcome.report.account.total == len(data)

@@ -27,8 +27,8 @@ ROWS = 300
 
 
 def labels(n: int) -> dict[str, str]:
-    found = {"_ns_": f"App-{n % 3}", "k": "v" * (n % 5), "label": str(n)}
-    return found if n % 7 == 0 else {**found, "job": JOBS[n % len(JOBS)]}
+    tags = {"_ns_": f"App-{n % 3}", "k": "v" * (n % 5), "label": str(n)}
+    return tags if n % 7 == 0 else {**tags, "job": JOBS[n % len(JOBS)]}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ CONDITIONS: list[tuple[str, str, Any, Callable[[str], bool]]] = [
 
 
 @pytest.mark.parametrize(
-    ("column", "op", "value", "holds"), CONDITIONS, ids=lambda one: "" if callable(one) else str(one)
+    ("column", "op", "value", "holds"), CONDITIONS, ids=lambda argument: "" if callable(argument) else str(argument)
 )
 def test_filters_of_labels_choose_rows(
     path: Path, column: str, op: str, value: Any, holds: Callable[[str], bool]
@@ -62,10 +62,10 @@ def test_filters_of_labels_choose_rows(
     expected = [n for n in range(ROWS) if "job" in labels(n) and holds(labels(n)["job"])]
     for columns in (None, ["timestamp"], ["tags", "_offset"]):
         dataset = sawlog.open(path, columns=columns, filters=[(column, op, value)])
-        found = dataset.to_table()
-        assert found.num_rows == len(expected) == dataset.count_rows()
+        table = dataset.to_table()
+        assert table.num_rows == len(expected) == dataset.count_rows()
         if columns != ["tags", "_offset"]:
-            assert found["timestamp"].cast("int64").to_pylist() == expected
+            assert table["timestamp"].cast("int64").to_pylist() == expected
     assert sawlog.read(path, filters=[[(column, op, value)], [("value", "<", 0.0)]]).num_rows == len(expected)
 
 
@@ -83,9 +83,9 @@ def test_filters_of_labels_choose_rows(
     ],
 )
 def test_labels_that_records_do_not_have(path: Path, op: str, value: Any, holds: Callable[[str | None], bool]) -> None:
-    found = sawlog.read(path, columns=["timestamp"], filters=[("tags['job']", op, value)])
+    table = sawlog.read(path, columns=["timestamp"], filters=[("tags['job']", op, value)])
     expected = [n for n in range(ROWS) if holds(labels(n).get("job"))]
-    assert found["timestamp"].cast("int64").to_pylist() == expected
+    assert table["timestamp"].cast("int64").to_pylist() == expected
 
 
 def test_a_label_that_no_schema_predefines_and_one_that_repeats(tmp_path: Path) -> None:
@@ -100,14 +100,14 @@ def test_only_rows_that_meet_the_filter_are_decoded(path: Path, monkeypatch: pyt
     decoded: list[int] = []
     gather = assemble.maps.gather_maps
 
-    def counted(payloads: Any, *more: Any) -> Any:
+    def counted(payloads: Any, *arguments: Any) -> Any:
         decoded.append(len(payloads.positions))
-        return gather(payloads, *more)
+        return gather(payloads, *arguments)
 
     monkeypatch.setattr(assemble.maps, "gather_maps", counted)
-    found = sawlog.read(path, filters=[("tags['job']", "=", "api"), ("tags['_ns_']", "~", "-[12]$")])
-    assert 0 < found.num_rows < ROWS / 4
-    assert sum(decoded) == found.num_rows
+    table = sawlog.read(path, filters=[("tags['job']", "=", "api"), ("tags['_ns_']", "~", "-[12]$")])
+    assert 0 < table.num_rows < ROWS / 4
+    assert sum(decoded) == table.num_rows
     decoded.clear()
     assert sawlog.read(path, filters=[("tags['job']", "=", "nothing")]).num_rows == 0
     assert sum(decoded) == 0
@@ -117,17 +117,17 @@ def test_damaged_maps_are_told_whatever_the_filter(path: Path, tmp_path: Path) -
     data = path.read_bytes()
     dice = random.Random(5)
     for _ in range(40):
-        at = dice.randrange(len(data))
+        offset = dice.randrange(len(data))
         changed = tmp_path / "b.container"
-        changed.write_bytes(data[:at] + bytes([data[at] ^ 1 << dice.randrange(8)]) + data[at + 1 :])
+        changed.write_bytes(data[:offset] + bytes([data[offset] ^ 1 << dice.randrange(8)]) + data[offset + 1 :])
         options: dict[str, Any] = {"on_damage": "skip", "table": "gauge,prom-counter", "format": "filodb_record"}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DamageWarning)
-            whole = sawlog.read(changed, **options)
-            found = sawlog.read(changed, filters=[("tags['job']", "~", "api")], **options)
-        jobs = [dict(row).get("job", "") for row in whole["tags"].to_pylist()]
-        assert found["tags"].to_pylist() == [
-            row for row, job in zip(whole["tags"].to_pylist(), jobs, strict=True) if "api" in job
+            table = sawlog.read(changed, **options)
+            result_table = sawlog.read(changed, filters=[("tags['job']", "~", "api")], **options)
+        jobs = [dict(row).get("job", "") for row in table["tags"].to_pylist()]
+        assert result_table["tags"].to_pylist() == [
+            row for row, job in zip(table["tags"].to_pylist(), jobs, strict=True) if "api" in job
         ]
 
 

@@ -40,17 +40,17 @@ def test_no_bit_of_a_header_hides_containers(tmp_path: Path) -> None:
     parts = containers(4)
     data = b"".join(parts)
     path = tmp_path / "a.container"
-    whole, report = look(path, data)
+    whole_rows, report = look(path, data)
     assert not report.damaged
     assert not report.notes
     start = 0
     for part in parts:
         for bit in range(8 * start, 8 * (start + HEADER)):
             rows, report = look(path, flip_bit(data, bit))
-            told = report.verdict is not Verdict.CLEAN or report.notes or report.tail.unfinished
-            assert rows == whole or told, (start, bit)
+            is_told = report.verdict is not Verdict.CLEAN or report.notes or report.tail.unfinished
+            assert rows == whole_rows or is_told, (start, bit)
             assert report.account.unsupported in (0, len(part)), (start, bit)
-            assert rows >= whole / 2
+            assert rows >= whole_rows / 2
         start += len(part)
 
 
@@ -62,10 +62,10 @@ def test_a_changed_version_costs_its_container_and_is_told(tmp_path: Path, numbe
         parts = [part[: 4 + int.from_bytes(part[:4], "little")] for part in parts]
     start, length = sum(map(len, parts[:number])), len(parts[number])
     path = tmp_path / "a.container"
-    others = [look(path, part)[0] for part in parts[:number] + parts[number + 1 :]]
+    part_rows = [look(path, part)[0] for part in parts[:number] + parts[number + 1 :]]
     for bit in range(1, 8):
         rows, report = look(path, flip_bit(b"".join(parts), 8 * (start + 7) + bit))
-        assert rows == sum(others)
+        assert rows == sum(part_rows)
         assert report.verdict is Verdict.UNSUPPORTED
         assert [(damage.offset, damage.length) for damage in report.damages] == [(start, length)]
         assert f"a container of version {1 ^ 1 << bit};" in report.damages[0].detail
@@ -79,10 +79,10 @@ def test_a_changed_version_costs_its_container_and_is_told(tmp_path: Path, numbe
 def test_a_flip_in_the_second_of_eight_large_containers_costs_no_other(tmp_path: Path) -> None:
     parts = containers(8, 256 << 10)
     data = b"".join(parts)
-    whole, _ = look(tmp_path / "a.container", data)
+    whole_rows, _ = look(tmp_path / "a.container", data)
     rows, report = look(tmp_path / "a.container", flip_bit(data, 8 * (len(parts[0]) + 7)))
     assert report.damaged
-    assert rows >= whole * 6 // 7 - 2
+    assert rows >= whole_rows * 6 // 7 - 2
 
 
 @pytest.mark.parametrize("flags", [1, 0x00FF00, 0x800000])
@@ -121,7 +121,7 @@ def looked_at(path: Path, data: bytes) -> int:
 
 @pytest.mark.spread(3)
 @pytest.mark.parametrize(
-    "one",
+    "piece",
     [
         struct.pack("<IIqI", 16, 1 << 24, 1 << 60, 4),  # timestamps beyond belief
         struct.pack("<IIqI", 20, 1 << 24, 1, 4),  # too long by four
@@ -132,10 +132,10 @@ def looked_at(path: Path, data: bytes) -> int:
         struct.pack("<IIqI", 16, 2 << 24, 1, 4),
     ],
 )
-def test_searching_takes_a_number_of_looks_that_follows_the_bytes(tmp_path: Path, one: bytes) -> None:
+def test_searching_takes_a_number_of_looks_that_follows_the_bytes(tmp_path: Path, piece: bytes) -> None:
     count = 5000
     for first in (b"", struct.pack("<IIqI", 16, 1 << 24, 1, 4)):
-        data = first + one * count
+        data = first + piece * count
         assert looked_at(tmp_path / "a.container", data) <= 4 * len(data)
 
 
@@ -145,32 +145,36 @@ BROKEN = struct.pack("<IIqII", 20, 1 << 24, 1, 400, 0)
 NESTED = struct.pack("<IIqII", 1 << 20, 1 << 24, 1, 400, 0) + bytes(1000)
 
 
-@pytest.mark.parametrize("one", [TOO_LONG, TRAILED, BROKEN, NESTED], ids=["too long", "trailed", "broken", "nested"])
-def test_doubt_is_capped_and_the_same_for_all_cuts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: bytes) -> None:
+@pytest.mark.parametrize("piece", [TOO_LONG, TRAILED, BROKEN, NESTED], ids=["too long", "trailed", "broken", "nested"])
+def test_doubt_is_capped_and_the_same_for_all_cuts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: bytes
+) -> None:
     monkeypatch.setattr(layout, "DOUBTS", 100)
-    data = one * (48_000 // len(one))
+    data = piece * (48_000 // len(piece))
     path = tmp_path / "a.container"
     path.write_bytes(data)
     dataset = sawlog.open(path, format="filodb_record", table="gauge", on_damage="skip", view="frames")
-    (whole,) = dataset.fragments(None)
+    (whole_fragment,) = dataset.fragments(None)
     with closing(Storage().open(str(path))) as source:
-        walk = ContainersWalk(whole, source, pa.schema([]), Findings("skip"))
+        walk = ContainersWalk(whole_fragment, source, pa.schema([]), Findings("skip"))
         assert len(list(walk.iterate_containers())) >= 45
-    most = layout.DOUBTS + len(data) // layout.DOUBT_BYTES
-    assert walk.framing.questions <= most + len(data) // layout.WHOLE_UNIT
-    if one in (TOO_LONG, TRAILED):
+    limit = layout.DOUBTS + len(data) // layout.DOUBT_BYTES
+    assert walk.framing.questions <= limit + len(data) // layout.WHOLE_UNIT
+    if piece in (TOO_LONG, TRAILED):
         assert walk.framing.questions > layout.DOUBTS
     rows, kinds = [], []
-    for fragments in ([whole], list(dataset.fragments(4000))):
+    for fragments in ([whole_fragment], list(dataset.fragments(4000))):
         findings = [Findings("skip") for _ in fragments]
-        batches = [list(one.decode(dataset.schema, its)) for one, its in zip(fragments, findings, strict=True)]
+        batches = [
+            list(fragment.decode(dataset.schema, its)) for fragment, its in zip(fragments, findings, strict=True)
+        ]
         rows.append(pa.Table.from_batches(itertools.chain.from_iterable(batches), dataset.schema))
         kinds.append(sum((Counter(its.kinds) for its in findings), Counter()))
         assert sum(its.account.total for its in findings) == len(data)
     assert len(fragments) > 5
     assert rows[0] == rows[1]
     assert kinds[0] == kinds[1]
-    assert bool(kinds[0]["doubtful"]) == (one in (TOO_LONG, TRAILED))
+    assert bool(kinds[0]["doubtful"]) == (piece in (TOO_LONG, TRAILED))
 
 
 def test_recognition_and_framing_have_one_judge() -> None:
@@ -180,8 +184,8 @@ def test_recognition_and_framing_have_one_judge() -> None:
     assert read_header_length(part, len(part)) == length
     assert read_header_length(part, len(part) - 1) is None
     assert read_header_length(part[:15]) is None
-    for at, new in ((7, b"\2"), (0, b"\1"), (0, b"\0\0\0\0"), (15, b"\x80"), (16, b"\0\0\0\0"), (16, b"\xff" * 4)):
-        assert read_header_length(part[:at] + new + part[at + len(new) :]) is None
+    for offset, new in ((7, b"\2"), (0, b"\1"), (0, b"\0\0\0\0"), (15, b"\x80"), (16, b"\0\0\0\0"), (16, b"\xff" * 4)):
+        assert read_header_length(part[:offset] + new + part[offset + len(new) :]) is None
 
 
 def test_a_whole_container_alone_is_a_guess_and_told(tmp_path: Path) -> None:

@@ -60,7 +60,9 @@ def test_shard_key_hashes() -> None:
     assert shard_key_hash([], None) == LABELS["shardKeyHash_none_target_no_metric"]
 
 
-@pytest.mark.parametrize("example", HASHES["shard_examples_default_partition_schema"], ids=lambda one: one["metric"])
+@pytest.mark.parametrize(
+    "example", HASHES["shard_examples_default_partition_schema"], ids=lambda example: example["metric"]
+)
 def test_shards_are_those_of_the_original(example: dict) -> None:
     for expected in example["shards"]:
         shard = hashing.compute_ingestion_shard(

@@ -62,8 +62,8 @@ def equal(record: Record, size: int, word: int = WORD) -> list[bytes]:
 
 def full(record: Record) -> list[bytes]:
     """Containers that their records fill to the last byte, and one that they do not."""
-    whole = [container([record(n, size) for size in [252] * 7 + [268]]) for n in range(7)]
-    return [*whole, container([record(7, 252)] * 7, 2048), container([record(8, 272)])]
+    containers = [container([record(n, size) for size in [252] * 7 + [268]]) for n in range(7)]
+    return [*containers, container([record(7, 252)] * 7, 2048), container([record(8, 272)])]
 
 
 def loose(record: Record) -> list[bytes]:
@@ -92,11 +92,11 @@ def look(path: Path, data: bytes, options: dict[str, Any]) -> tuple[set[int], An
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DamageWarning)
         dataset = sawlog.open(path, on_damage="skip", format="filodb_record", provenance=True, **options)
-        found = dataset.to_table()["_offset"].to_pylist()
+        values = dataset.to_table()["_offset"].to_pylist()
         (report,) = sawlog.verify(path, format="filodb_record", **options).files
-    assert report.rows == len(found) == len(set(found))
+    assert report.rows == len(values) == len(set(values))
     assert report.account.total == len(data)
-    return set(found), report
+    return set(values), report
 
 
 @pytest.mark.spread(16)
@@ -106,15 +106,15 @@ def test_a_bit_of_a_header_costs_the_rows_of_its_container_at_most(tmp_path: Pat
     parts, options = FILES[name]
     data = b"".join(parts)
     path = tmp_path / "a.container"
-    whole, report = look(path, data, options)
+    all_offsets, report = look(path, data, options)
     assert not report.damaged
     start = 0
     for part in parts:
-        others = {at for at in whole if not start <= at < start + len(part)}
+        other_offsets = {offset for offset in all_offsets if not start <= offset < start + len(part)}
         for bit in range(8 * start + first, 8 * (start + (HEADER if name in ("trimmed", "loose") else 4)), 8):
             rows, report = look(path, flip_bit(data, bit), options)
-            assert others <= rows <= whole, (start, bit)
-            assert rows == whole or report.kinds or report.notes or report.tail.unfinished, (start, bit)
+            assert other_offsets <= rows <= all_offsets, (start, bit)
+            assert rows == all_offsets or report.kinds or report.notes or report.tail.unfinished, (start, bit)
         start += len(part)
 
 
@@ -138,13 +138,13 @@ def test_every_verb_meets_hidden_containers(name: str, first: int, last: int, vi
     sample = Sample(
         "hidden", "filodb_record", b"".join(parts), "a.container", view=view, options=options, repaired=repaired
     )
-    whole = check(sample)
-    found = check(sample, hiding(parts, first, last))
-    assert found.origins is not None
-    assert whole.origins is not None
-    assert [at for _, at in found.origins] == [at for _, at in whole.origins]
+    intact = check(sample)
+    outcome = check(sample, hiding(parts, first, last))
+    assert outcome.origins is not None
+    assert intact.origins is not None
+    assert [offset for _, offset in outcome.origins] == [offset for _, offset in intact.origins]
     hidden = sum(map(len, parts[: first + 1]))
-    (damage,) = found.report.damages
+    (damage,) = outcome.report.damages
     assert (damage.kind, damage.offset, damage.length) == ("hidden_container", hidden, HEADER)
     assert f"the one at byte {hidden - len(parts[first])}, whose" in damage.detail
 
@@ -153,9 +153,9 @@ def test_hidden_containers_that_are_broken_as_well_are_told() -> None:
     parts = list(FILES["trimmed"][0])
     sample = Sample("hidden", "filodb_record", b"".join(parts), "a.container", options=ID, repaired="rows")
     parts[3] = parts[3][:4] + b"\1" + parts[3][5:]
-    found = check(sample, hiding(parts, 1, 5))
-    assert found.table.num_rows == 6
-    assert set(found.report.kinds) == {"hidden_container", "bad_header"}
+    outcome = check(sample, hiding(parts, 1, 5))
+    assert outcome.table.num_rows == 6
+    assert set(outcome.report.kinds) == {"hidden_container", "bad_header"}
     parts[3] = parts[3][:HEADER] + b"\xff" * 4 + parts[3][HEADER + 4 :]
     check(sample, hiding(parts, 1, 5))
 
@@ -167,10 +167,10 @@ def test_looking_for_hidden_containers_takes_time_that_follows_the_bytes(
 ) -> None:
     """Each container claims all that follows, and its first record is broken."""
     count = 400
-    one = 24 + size
-    total = one * count
-    heads = [struct.pack("<IIqII", total - n * one - 4, WORD, 1, record, 0xFFFF) for n in range(count)]
-    data = b"".join(head.ljust(one, b"\0") for head in heads)
+    container_size = 24 + size
+    total = container_size * count
+    heads = [struct.pack("<IIqII", total - n * container_size - 4, WORD, 1, record, 0xFFFF) for n in range(count)]
+    data = b"".join(head.ljust(container_size, b"\0") for head in heads)
     path = tmp_path / "a.container"
     path.write_bytes(data)
     (fragment,) = sawlog.open(path, format="filodb_record", view="frames").fragments(None)

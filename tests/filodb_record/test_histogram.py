@@ -43,13 +43,17 @@ ROWS = [
 NAN = pytest.approx(math.nan, nan_ok=True)
 
 
-def buckets(given: dict) -> Buckets:
-    kind = given["kind"]
+def buckets(description: dict) -> Buckets:
+    kind = description["kind"]
     if kind == "custom":
-        return Buckets.custom(golden.numbers(given["les"]))
+        return Buckets.custom(golden.numbers(description["les"]))
     if kind == "otel_exp":
-        return Buckets.exponential(given["scale"], given["start_index_positive"], given["num_positive"])
-    return Buckets.geometric(given["first"], given["multiplier"], given["num"], minus_one=kind == "geometric_1")
+        return Buckets.exponential(
+            description["scale"], description["start_index_positive"], description["num_positive"]
+        )
+    return Buckets.geometric(
+        description["first"], description["multiplier"], description["num"], minus_one=kind == "geometric_1"
+    )
 
 
 @pytest.mark.parametrize("case", NIBBLES["pack8"], ids=lambda case: case["hex"][:12])
@@ -101,8 +105,8 @@ def bits(value: float) -> bytes:
 
 @given(st.lists(st.floats(), min_size=1, max_size=40))
 def test_double_round_trip(values: list[float]) -> None:
-    found = nibblepack.unpack_doubles(nibblepack.pack_doubles(values), len(values))
-    assert [struct.pack("<d", f) if f == f else b"" for f in found] == [
+    numbers = nibblepack.unpack_doubles(nibblepack.pack_doubles(values), len(values))
+    assert [struct.pack("<d", f) if f == f else b"" for f in numbers] == [
         struct.pack("<d", v) if not math.isnan(v) else b"" for v in values
     ] or math.isnan(values[0])
 
@@ -127,13 +131,13 @@ def test_blobs_are_encoded_as_by_the_original(case: dict) -> None:
     histogram = Histogram(buckets(case["buckets"]), tuple(values), xor)
     blob = histogram.encode()
     assert (len(blob).to_bytes(2, "little") + blob).hex() == case["hex"]
-    found = Histogram.decode(blob)
-    assert found.values == tuple(values)
-    assert found.xor is xor
+    decoded_histogram = Histogram.decode(blob)
+    assert decoded_histogram.values == tuple(values)
+    assert decoded_histogram.xor is xor
     if values:
-        assert found.buckets == histogram.buckets
+        assert decoded_histogram.buckets == histogram.buckets
         if "bucket_tops" in case:
-            assert list(found.buckets.tops) == pytest.approx(golden.numbers(case["bucket_tops"]), rel=1e-15)
+            assert list(decoded_histogram.buckets.tops) == pytest.approx(golden.numbers(case["bucket_tops"]), rel=1e-15)
 
 
 @pytest.mark.parametrize("case", HISTOGRAMS["bucket_definitions"], ids=lambda case: case["hex"])
@@ -150,11 +154,11 @@ def test_tops_of_buckets_follow_their_definition() -> None:
 
 @pytest.mark.parametrize("base", [2.0, 1.1, 1.5, 0.3, -1.7, 1.0000001, 7.3, 1e150, 1e-150])
 def test_powers_are_correctly_rounded(base: float) -> None:
-    found = np.zeros(1200)
+    powers = np.zeros(1200)
     with np.errstate(all="ignore"):
-        compute_powers(base, found)
+        compute_powers(base, powers)
     exact = Fraction(1)
-    for power in found.tolist():
+    for power in powers.tolist():
         try:
             assert power == float(exact)
         except OverflowError:
@@ -166,8 +170,10 @@ def test_powers_are_correctly_rounded(base: float) -> None:
 
 def test_literals_of_filodbs_documentation() -> None:
     for case in golden.facts("external_known")["exp_histograms_in_vector_doc"]:
-        made = Histogram(Buckets.exponential(case["scale"], case["start"], case["num_positive"]), tuple(case["values"]))
-        blob = made.encode()
+        histogram = Histogram(
+            Buckets.exponential(case["scale"], case["start"], case["num_positive"]), tuple(case["values"])
+        )
+        blob = histogram.encode()
         assert (len(blob).to_bytes(2, "little") + blob).hex() == case["hex"]
 
 
@@ -220,7 +226,7 @@ def test_text_of_histograms_is_that_of_the_original() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "message"),
+    ("make_histogram", "message"),
     [
         (lambda: Histogram(GEOMETRIC, (1, 2)), "2 values for 8 buckets"),
         (lambda: Histogram(GEOMETRIC, (1.5,) * 8), "not whole numbers"),
@@ -233,9 +239,9 @@ def test_text_of_histograms_is_that_of_the_original() -> None:
         (lambda: Buckets.geometric(1, 2, 8193), "8193 buckets"),
     ],
 )
-def test_what_cannot_be_written(made, message: str) -> None:
+def test_what_cannot_be_written(make_histogram, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
-        made().encode()
+        make_histogram().encode()
 
 
 @pytest.mark.parametrize(
@@ -318,13 +324,16 @@ def test_sums_of_exponential_buckets() -> None:
 
 def test_columns_of_histograms(tmp_path: Path) -> None:
     rows = [Histogram(GEOMETRIC, ROWS[0]), TWELVE, Histogram(CUSTOM, ROWS[1][:7]), None]
-    column = pa.array([None if one is None else as_struct(one) for one in rows], HISTOGRAM)
-    assert histogram_quantile(column, 0.5).to_pylist() == [*(one.quantile(0.5) for one in rows if one), None]
+    column = pa.array([None if row is None else as_struct(row) for row in rows], HISTOGRAM)
+    assert histogram_quantile(column, 0.5).to_pylist() == [*(row.quantile(0.5) for row in rows if row), None]
     low = pa.array([0.0, 0.78, None, None])
-    found = histogram_quantile(column, 0.95, low, 90.0).to_pylist()
-    assert found[:2] == [rows[0].quantile(0.95, minimum=0, maximum=90), TWELVE.quantile(0.95, minimum=0.78, maximum=90)]
+    values = histogram_quantile(column, 0.95, low, 90.0).to_pylist()
+    assert values[:2] == [
+        rows[0].quantile(0.95, minimum=0, maximum=90),
+        TWELVE.quantile(0.95, minimum=0.78, maximum=90),
+    ]
     fractions = histogram_fraction(column, 0.8, 1.2).to_pylist()
-    assert fractions == [*(one.fraction(0.8, 1.2) for one in rows if one), None]
+    assert fractions == [*(row.fraction(0.8, 1.2) for row in rows if row), None]
     tail = column.slice(1)
     assert histogram_quantile(tail, 0.5).to_pylist() == histogram_quantile(column, 0.5).to_pylist()[1:]
     twice = histogram_add(column, column)

@@ -43,10 +43,10 @@ def topic() -> Topic:
 def test_a_topic_is_read_like_a_directory(topic: Topic) -> None:
     topic.send(CONTAINER, None, CONTAINER)
     topic.send(CONTAINER, partition=1)
-    found = sawlog.read(topic.url, provenance=True)
-    assert found.select(ROWS.column_names).equals(pa.concat_tables([ROWS] * 3))
-    assert found["_file"].unique().to_pylist() == [
-        f"{topic.url}/{one}" for one in ("0/0.container", "0/2.container", "1/0.container")
+    table = sawlog.read(topic.url, provenance=True)
+    assert table.select(ROWS.column_names).equals(pa.concat_tables([ROWS] * 3))
+    assert table["_file"].unique().to_pylist() == [
+        f"{topic.url}/{name}" for name in ("0/0.container", "0/2.container", "1/0.container")
     ]
     for inner in ("1", "0/2.container"):
         assert sawlog.read(f"{topic.url}/{inner}").select(ROWS.column_names).equals(ROWS)

@@ -40,11 +40,11 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.nightly
 def test_damage_at_many_places(first: int) -> None:
     rng = random.Random(1 + first)
-    for at in range(rng.randrange(50) + 257 * first, len(DATA), 257 * 4 * PACE):
-        in_every_view(DATA[:at] + bytes([DATA[at] ^ rng.randrange(1, 256)]) + DATA[at + 1 :])
-        in_every_view(DATA[:at])
-        in_every_view(DATA[:at] + rng.randbytes(7) + DATA[at:])
-        in_every_view(DATA[:at] + bytes(30) + DATA[at:])
+    for offset in range(rng.randrange(50) + 257 * first, len(DATA), 257 * 4 * PACE):
+        in_every_view(DATA[:offset] + bytes([DATA[offset] ^ rng.randrange(1, 256)]) + DATA[offset + 1 :])
+        in_every_view(DATA[:offset])
+        in_every_view(DATA[:offset] + rng.randbytes(7) + DATA[offset:])
+        in_every_view(DATA[:offset] + bytes(30) + DATA[offset:])
     assert len(checked(DATA)[0]) == 15
 
 
@@ -92,15 +92,15 @@ def test_distinct_series_of_any_size(tmp_path: Path) -> None:
     assert data == path.read_bytes()
     keys = sawlog.read(path, view="partkeys")
     met = list(dict.fromkeys((m, tuple(sorted(tags.items()))) for _, _, m, tags in rows))
-    found = zip(keys["_metric_"].to_pylist(), keys["tags"].to_pylist(), strict=True)
-    assert [(metric, tuple(tags)) for metric, tags in found] == met
+    key_pairs = zip(keys["_metric_"].to_pylist(), keys["tags"].to_pylist(), strict=True)
+    assert [(metric, tuple(tags)) for metric, tags in key_pairs] == met
     assert sum(sawlog.read(path, view="frames")["num_records"].to_pylist()) == 200
 
 
 def test_nested_records_are_written_as_they_were_built(tmp_path: Path) -> None:
     schemas, table, containers = nested_rows()
-    made = write_containers(table.slice(0, 20), tmp_path / "a.container", schema=schemas, table="result")
-    assert made[16:] == containers[0][16 : len(made)]
+    container_count = write_containers(table.slice(0, 20), tmp_path / "a.container", schema=schemas, table="result")
+    assert container_count[16:] == containers[0][16 : len(container_count)]
     again = sawlog.read(tmp_path / "a.container", schema=schemas, table="result")
     assert again["series"].to_pylist() == table["series"].to_pylist()[:20]
 

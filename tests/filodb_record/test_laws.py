@@ -40,9 +40,9 @@ class TestLaws(Laws):
     @classmethod
     def samples(cls) -> Sequence[Sample]:
         mixed = golden.data("mixed_schemas_4")
-        whole = b"".join(golden.data(f"gauge_100_small_{i:02}") for i in (0, 1))
-        whole += golden.data("gauge_100_small_02")[:1200]
-        whole = whole[:4096] + trim_container(golden.data("gauge_100_small_02"), 3)
+        data = b"".join(golden.data(f"gauge_100_small_{i:02}") for i in (0, 1))
+        data += golden.data("gauge_100_small_02")[:1200]
+        data = data[:4096] + trim_container(golden.data("gauge_100_small_02"), 3)
         keys = trim_container(golden.data("gauge_100_partkeys"), 4)
         plain = golden.data("no_partition_5")
         heads = [Span(2048, CONTAINER_HEADER + RECORD_HEAD)]
@@ -57,7 +57,7 @@ class TestLaws(Laws):
                 grows=True,
                 repaired="rows",
             ),
-            Sample("whole", "filodb_record", whole, "a.container", headers=heads, grows=True, repaired="rows"),
+            Sample("whole", "filodb_record", data, "a.container", headers=heads, grows=True, repaired="rows"),
             Sample(
                 "raw",
                 "filodb_record",
@@ -69,7 +69,7 @@ class TestLaws(Laws):
                 effort=0.5,
             ),
             Sample("series", "filodb_record", keys, "a.container", view="partkeys", repaired="no"),
-            Sample("containers", "filodb_record", whole, "a.container", view="frames", grows=True, repaired="no"),
+            Sample("containers", "filodb_record", data, "a.container", view="frames", grows=True, repaired="no"),
             Sample(
                 "plain",
                 "filodb_record",
@@ -88,6 +88,6 @@ class TestLaws(Laws):
 @pytest.mark.parametrize(("name", "file"), [("containers", "order_in_containers"), ("whole", "order_in_rows")])
 def test_files_that_the_fuzzer_found(name: str, file: str) -> None:
     """Damage was listed in another order where files were cut."""
-    (sample,) = (one for one in TestLaws.samples() if one.name == name)
-    found = check(sample, (FINDINGS / f"{file}.container").read_bytes())
-    assert found.report.damaged
+    (sample,) = (sample for sample in TestLaws.samples() if sample.name == name)
+    outcome = check(sample, (FINDINGS / f"{file}.container").read_bytes())
+    assert outcome.report.damaged

@@ -48,10 +48,10 @@ def assert_gauge_100(table: pa.Table) -> None:
     expected = golden.facts("gauge_100")["records"]
     table.validate(full=True)
     assert table.schema.names == ["timestamp", "value", "_metric_", "tags"]
-    assert milliseconds(table["timestamp"]) == [one["timestamp"] for one in expected]
-    assert list(map(repr, table["value"].to_pylist())) == [repr(golden.number(one["value"])) for one in expected]
-    assert table["_metric_"].to_pylist() == [one["_metric_"] for one in expected]
-    tags = [sorted(map(tuple, one["tags_in_insertion_order"]), key=lambda pair: pair[0].encode()) for one in expected]
+    assert milliseconds(table["timestamp"]) == [row["timestamp"] for row in expected]
+    assert list(map(repr, table["value"].to_pylist())) == [repr(golden.number(row["value"])) for row in expected]
+    assert table["_metric_"].to_pylist() == [row["_metric_"] for row in expected]
+    tags = [sorted(map(tuple, row["tags_in_insertion_order"]), key=lambda pair: pair[0].encode()) for row in expected]
     assert table["tags"].to_pylist() == tags
 
 
@@ -70,10 +70,12 @@ def test_types_of_columns_follow_the_schema() -> None:
 
 @pytest.mark.parametrize("container_size", [None, 2048])
 def test_whole_containers_back_to_back(tmp_path: Path, container_size: int | None) -> None:
-    path = write_container(tmp_path / "a.container", *(Path(one).read_bytes() for one in SMALL))
+    path = write_container(tmp_path / "a.container", *(Path(file).read_bytes() for file in SMALL))
     assert_gauge_100(sawlog.read(path, container_size=container_size))
     (report,) = sawlog.verify(path).files
-    unused = sum(2048 - 4 - one["num_bytes_header"] for one in golden.facts("gauge_100_small")["containers"][:-1])
+    unused = sum(
+        2048 - 4 - container["num_bytes_header"] for container in golden.facts("gauge_100_small")["containers"][:-1]
+    )
     assert report.account.padding == unused
     assert report.account.header == 8 * 16
     assert not report.damaged
@@ -81,14 +83,14 @@ def test_whole_containers_back_to_back(tmp_path: Path, container_size: int | Non
     assert containers["num_records"].to_pylist() == [13] * 7 + [9]
     assert containers["_offset"].to_pylist() == [2048 * i for i in range(8)]
     assert containers["num_bytes"].to_pylist() == [
-        one["num_bytes_header"] for one in golden.facts("gauge_100_small")["containers"]
+        container["num_bytes_header"] for container in golden.facts("gauge_100_small")["containers"]
     ]
     assert set(milliseconds(containers["timestamp"])) == {golden.TIMESTAMP}
 
 
 def test_trimmed_containers_and_several_files(tmp_path: Path) -> None:
-    sizes = [one["num_bytes_header"] + 4 for one in golden.facts("gauge_100_small")["containers"]]
-    trimmed = [Path(one).read_bytes()[:size] for one, size in zip(SMALL, sizes, strict=True)]
+    sizes = [container["num_bytes_header"] + 4 for container in golden.facts("gauge_100_small")["containers"]]
+    trimmed = [Path(file).read_bytes()[:size] for file, size in zip(SMALL, sizes, strict=True)]
     assert_gauge_100(sawlog.read(write_container(tmp_path / "a.container", *trimmed)))
     assert_gauge_100(sawlog.read(SMALL))
     for number, part in enumerate(trimmed):
@@ -115,19 +117,21 @@ def test_histograms_are_read_with_statistics_and_quantiles() -> None:
     path = golden.path("otel_exp_delta_histogram_10")
     table = sawlog.read(path, statistics=["count", "sum"], quantiles=[0.5, 0.95])
     table.validate(full=True)
-    for found, one in zip(table["h"].to_pylist(), facts, strict=True):
-        buckets = Buckets.exponential(one["scale"], one["start_index_positive"], one["num_positive"])
-        histogram = Histogram(buckets, tuple(one["values_with_zero_bucket_first"]))
-        assert found["values"] == list(histogram.values)
-        assert found["tops"] == pytest.approx(golden.numbers(one["bucket_tops"]), rel=1e-15)
-        assert found["tops"] == list(buckets.tops)
-        assert found["buckets"] == b"\x09" + buckets.definition
-        assert found["count"] == histogram.count
+    for row, fact in zip(table["h"].to_pylist(), facts, strict=True):
+        buckets = Buckets.exponential(fact["scale"], fact["start_index_positive"], fact["num_positive"])
+        histogram = Histogram(buckets, tuple(fact["values_with_zero_bucket_first"]))
+        assert row["values"] == list(histogram.values)
+        assert row["tops"] == pytest.approx(golden.numbers(fact["bucket_tops"]), rel=1e-15)
+        assert row["tops"] == list(buckets.tops)
+        assert row["buckets"] == b"\x09" + buckets.definition
+        assert row["count"] == histogram.count
         expected = [histogram.quantile(q) for q in (0.5, 0.95)]
-        assert found["quantiles"] == pytest.approx(expected, rel=1e-14, nan_ok=True)
-        assert found["tops"][0] * found["count"] <= found["sum"] <= found["tops"][-1] * found["count"]
+        assert row["quantiles"] == pytest.approx(expected, rel=1e-14, nan_ok=True)
+        assert row["tops"][0] * row["count"] <= row["sum"] <= row["tops"][-1] * row["count"]
     blobs = sawlog.read(path, histograms="binary")["h"].to_pylist()
-    assert [(len(b).to_bytes(2, "little") + b).hex() for b in blobs] == [one["hist_blob_hex_with_len"] for one in facts]
+    assert [(len(b).to_bytes(2, "little") + b).hex() for b in blobs] == [
+        fact["hist_blob_hex_with_len"] for fact in facts
+    ]
 
 
 @pytest.mark.parametrize("group", ["long_delta", "double_xor"])
@@ -144,15 +148,15 @@ def test_every_kind_of_histogram(tmp_path: Path, group: str) -> None:
         target.end_record()
     path = write_container(tmp_path / "a.container", *target.optimal_container_bytes())
     options = {"schema": Schemas([schema]), "quantiles": (0.9,), "statistics": ("count",)}
-    found = sawlog.read(path, **options)["h"].to_pylist()
-    for one, case in zip(found, cases, strict=True):
+    values = sawlog.read(path, **options)["h"].to_pylist()
+    for row, case in zip(values, cases, strict=True):
         histogram = Histogram.decode(bytes.fromhex(case["hex"])[2:])
-        assert one["values"] == golden.numbers(case["values"]) == list(histogram.values)
-        assert one["tops"] == list(histogram.buckets.tops)
+        assert row["values"] == golden.numbers(case["values"]) == list(histogram.values)
+        assert row["tops"] == list(histogram.buckets.tops)
         if "bucket_tops" in case:
-            assert one["tops"] == pytest.approx(golden.numbers(case["bucket_tops"]), rel=1e-15)
-        assert one["quantiles"] == pytest.approx([histogram.quantile(0.9)], rel=1e-14, nan_ok=True)
-        assert one["count"] == pytest.approx(histogram.count, nan_ok=True)
+            assert row["tops"] == pytest.approx(golden.numbers(case["bucket_tops"]), rel=1e-15)
+        assert row["quantiles"] == pytest.approx([histogram.quantile(0.9)], rel=1e-14, nan_ok=True)
+        assert row["count"] == pytest.approx(histogram.count, nan_ok=True)
     again = tmp_path / "b.container"
     sawlog.write(
         sawlog.read(path, schema=Schemas([schema])),
@@ -186,16 +190,16 @@ def test_several_schemas_in_one_container() -> None:
     assert [h and h["values"] for h in table["h"].to_pylist()] == [None, None, [1.0, 3.0, 4.0], None]
     assert table["tags"].to_pylist()[3] == []
     assert table.schema.names[-2:] == ["_metric_", "tags"]
-    one = sawlog.read(path, table="prom-counter", extras="schema_id,hash,container_timestamp,schema")
-    assert one.select(["count", "_schema", "_schema_id", "_hash"]).to_pylist() == [
+    result_table = sawlog.read(path, table="prom-counter", extras="schema_id,hash,container_timestamp,schema")
+    assert result_table.select(["count", "_schema", "_schema_id", "_hash"]).to_pylist() == [
         {"count": 2.5, "_schema": "prom-counter", "_schema_id": 5903, "_hash": 711221565}
     ]
-    assert milliseconds(one["_container_timestamp"]) == [golden.TIMESTAMP]
+    assert milliseconds(result_table["_container_timestamp"]) == [golden.TIMESTAMP]
     two = sawlog.read(path, table=["gauge", "preagg-gauge-v2"])
     assert two["_metric_"].to_pylist() == ["m1", "m4"]
-    everything = sawlog.open(path, table="all")
-    assert everything.count_rows() == 4
-    assert {"avg", "tscount", "sumLast", "number"} <= set(everything.schema.names)
+    dataset = sawlog.open(path, table="all")
+    assert dataset.count_rows() == 4
+    assert {"avg", "tscount", "sumLast", "number"} <= set(dataset.schema.names)
     with pytest.raises(SchemaError, match="no schema 'nope'"):
         sawlog.open(path, table="nope")
 
@@ -213,10 +217,10 @@ def test_known_schemas_that_come_later_are_told(tmp_path: Path) -> None:
 
 
 def test_records_of_unknown_schemas_are_passed_over(tmp_path: Path) -> None:
-    odd = RecordSchema(["a:long", "b:string"], 1)
+    strange_schema = RecordSchema(["a:long", "b:string"], 1)
     target = builder()
     target.add_from_reader((1, 1.0, "m", {}), GAUGE)
-    target.add_from_reader((7, "x"), odd, 4711)
+    target.add_from_reader((7, "x"), strange_schema, 4711)
     target.add_from_reader((2, 2.0, "m", {}), GAUGE)
     records = [bytes(record) for record in target.all_containers[0]]
     path = write_container(tmp_path / "a.container", *target.optimal_container_bytes())
@@ -231,7 +235,7 @@ def test_records_of_unknown_schemas_are_passed_over(tmp_path: Path) -> None:
     assert raw["_record"].to_pylist() == records
     assert raw["_schema_id"].to_pylist() == [2200, 4711, 2200]
     assert raw["value"].to_pylist() == [1.0, None, 2.0]
-    assert odd.to_dict(raw["_record"][1].as_py()) == {"a": 7, "b": "x"}
+    assert strange_schema.to_dict(raw["_record"][1].as_py()) == {"a": 7, "b": "x"}
 
 
 def test_predefined_keys_can_be_renamed(tmp_path: Path) -> None:
@@ -251,8 +255,8 @@ def test_part_keys_are_read_with_hashes() -> None:
         dataset = sawlog.open(golden.path("gauge_100_partkeys"), extras=["hash", "record"], **options)
         table = dataset.to_table()
         assert table.schema.names == ["_metric_", "tags", "_hash", "_record"]
-        assert table["_hash"].to_pylist() == [one["partition_hash"] for one in expected]
-        assert [record.hex() for record in table["_record"].to_pylist()] == [one["hex"] for one in expected]
+        assert table["_hash"].to_pylist() == [row["partition_hash"] for row in expected]
+        assert [record.hex() for record in table["_record"].to_pylist()] == [row["hex"] for row in expected]
         assert dataset.info()["records"] == "part keys"
 
 
@@ -264,19 +268,19 @@ def test_custom_schemas_from_a_file(tmp_path: Path) -> None:
     )
     facts = golden.facts("str_long_12")["records"]
     table = sawlog.read(golden.path("str_long_12"), schema=str(place))
-    assert table["s"].to_pylist() == [one["s"] for one in facts]
-    assert table["pl"].to_pylist() == [one["pl"] for one in facts]
-    assert [h["values"] for h in table["h"].to_pylist()] == [one["h_values_geometric_1_2_8"] for one in facts]
+    assert table["s"].to_pylist() == [fact["s"] for fact in facts]
+    assert table["pl"].to_pylist() == [fact["pl"] for fact in facts]
+    assert [h["values"] for h in table["h"].to_pylist()] == [fact["h_values_geometric_1_2_8"] for fact in facts]
     keys = sawlog.read(golden.path("str_long_12_partkeys"), schema=Schemas.load(place), view="partkeys")
-    assert keys["ps"].to_pylist() == [one["ps"] for one in facts]
-    assert keys["partition_hash"].to_pylist() == [one["partkey_hash"] for one in facts]
+    assert keys["ps"].to_pylist() == [fact["ps"] for fact in facts]
+    assert keys["partition_hash"].to_pylist() == [fact["partkey_hash"] for fact in facts]
 
 
 def test_records_without_partition_columns() -> None:
     facts = golden.facts("no_partition_5")["records"]
     table = sawlog.read(golden.path("no_partition_5"), schema=WITH_RESULT, table="result")
-    assert table["n"].to_pylist() == [one["n"] for one in facts]
-    assert table["s"].to_pylist() == [one["s"] for one in facts]
+    assert table["n"].to_pylist() == [fact["n"] for fact in facts]
+    assert table["s"].to_pylist() == [fact["s"] for fact in facts]
     with pytest.raises(SchemaError, match="no partition columns, so no part keys"):
         sawlog.open(golden.path("no_partition_5"), schema=WITH_RESULT, table="result", view="partkeys")
     with pytest.raises(OptionError, match="such a schema is read on its own"):
@@ -366,7 +370,7 @@ def test_columns_filters_and_provenance() -> None:
     table = sawlog.read(
         golden.path("gauge_100"), columns=["value", "_offset"], filters=[("_metric_", "=", "heap_usage1")]
     )
-    offsets = [one["offset"] for one in golden.facts("gauge_100")["records"]]
+    offsets = [record["offset"] for record in golden.facts("gauge_100")["records"]]
     assert table["_offset"].to_pylist() == offsets[1::3]
     assert sawlog.open(golden.path("gauge_100")).count_rows() == 100
     assert sawlog.open(golden.path("gauge_100")).head(3).num_rows == 3
@@ -384,16 +388,16 @@ def test_containers_are_recognised_by_content(tmp_path: Path) -> None:
 def test_a_growing_container_is_followed(tmp_path: Path) -> None:
     place = tmp_path / "a.container"
     parts = [golden.data("gauge_100"), golden.data("gauge_100")]
-    whole = b"".join(parts)
+    data = b"".join(parts)
     positions: dict = {}
-    seen = []
-    for size in (10, 500, len(parts[0]), len(parts[0]) + 9, len(parts[0]) + 900, len(whole)):
-        place.write_bytes(whole[:size])
+    looks = []
+    for size in (10, 500, len(parts[0]), len(parts[0]) + 9, len(parts[0]) + 900, len(data)):
+        place.write_bytes(data[:size])
         watch = sawlog.open(place, format="filodb_record", table="gauge").watch(positions)
-        seen.append([n for batch in watch.look() for n in batch.column("value").to_pylist()])
+        looks.append([n for batch in watch.look() for n in batch.column("value").to_pylist()])
         positions = watch.positions
-        assert {at for at, _, _ in positions["files"].values()} <= {len(parts[0]), len(whole)}
-    assert [len(one) for one in seen] == [0, 0, 100, 0, 0, 100]
+        assert {offset for offset, _, _ in positions["files"].values()} <= {len(parts[0]), len(data)}
+    assert [len(values) for values in looks] == [0, 0, 100, 0, 0, 100]
 
 
 def test_a_directory_of_files_of_several_schemas_is_read_without_options(tmp_path: Path) -> None:
@@ -434,35 +438,35 @@ def test_maps_that_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ]
     pool += [{"job": f"j{n}", **{f"l{m}": "v" * m for m in range(n % 9)}} for n in range(40)]
     order = [*range(len(pool))] * 3 + [dice.randrange(len(pool)) for _ in range(600)]
-    given = [(1, 0.5, "m", pool[n]) for n in order]
-    made = builder(1 << 20)
-    for one in given:
-        made.add_from_reader(one, GAUGE)
-    (container,) = made.optimal_container_bytes()
+    records = [(1, 0.5, "m", pool[n]) for n in order]
+    container_builder = builder(1 << 20)
+    for record in records:
+        container_builder.add_from_reader(record, GAUGE)
+    (container,) = container_builder.optimal_container_bytes()
     monkeypatch.setattr("sawlog.filodb.walk.WINDOW_BYTES", 16 << 10)
     for memo in (maps.MEMO_BYTES, 1 << 10, 64):
         monkeypatch.setattr(maps, "MEMO_BYTES", memo)
         for strings in ("utf8", "binary"):
             path = write_container(tmp_path / "a.container", container)
-            found = sawlog.read(path, table="gauge", columns=["tags"], strings=strings)
-            found.validate(full=True)
-            rows = [dict(one) for one in found["tags"].cast(pa.map_(pa.string(), pa.string())).to_pylist()]
-            assert rows == [one[3] for one in given]
+            table = sawlog.read(path, table="gauge", columns=["tags"], strings=strings)
+            table.validate(full=True)
+            rows = [dict(value) for value in table["tags"].cast(pa.map_(pa.string(), pa.string())).to_pylist()]
+            assert rows == [record[3] for record in records]
 
 
 def test_maps_that_come_again_and_are_damaged(tmp_path: Path) -> None:
     """What is not a map, or not a text, is not accepted because it was seen before."""
-    made = builder(1 << 20)
+    container_builder = builder(1 << 20)
     labels = [{"job": "abcdefgh"}, {"job": "abcdefgh", "x": "ABCD"}, {"job": "zzzzzzzz"}]
     for n in range(60):
-        made.add_from_reader((n, 0.5, "m", labels[n % 3]), GAUGE)
-    (container,) = made.optimal_container_bytes()
+        container_builder.add_from_reader((n, 0.5, "m", labels[n % 3]), GAUGE)
+    (container,) = container_builder.optimal_container_bytes()
     data = bytearray(container)
     assert data.count(b"ABCD") == 20
     data = data.replace(b"ABCD", b"A\xff\xfeD")
     data = data.replace(b"\x08\0zzzzzzzz", b"\x09\0zzzzzzzz")
     path = write_container(tmp_path / "a.container", data)
     with pytest.warns(DamageWarning, match="20 bad_map, 20 invalid_utf8"):
-        found = sawlog.read(path, table="gauge", columns=["timestamp", "tags"], on_damage="skip")
-    assert milliseconds(found["timestamp"]) == list(range(0, 60, 3))
-    assert found["tags"].to_pylist() == [[("job", "abcdefgh")]] * 20
+        table = sawlog.read(path, table="gauge", columns=["timestamp", "tags"], on_damage="skip")
+    assert milliseconds(table["timestamp"]) == list(range(0, 60, 3))
+    assert table["tags"].to_pylist() == [[("job", "abcdefgh")]] * 20

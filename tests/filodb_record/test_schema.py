@@ -86,7 +86,7 @@ def test_built_in_schemas(expected: dict) -> None:
 
 
 def test_there_are_eighteen() -> None:
-    assert set(BUILT_IN) == {one["name"] for one in SCHEMAS["default_schemas"]} == set(Schemas.built_in())
+    assert set(BUILT_IN) == {schema["name"] for schema in SCHEMAS["default_schemas"]} == set(Schemas.built_in())
     assert len(BUILT_IN) == 18
 
 
@@ -99,7 +99,7 @@ def test_ids_in_filodbs_tests(expected: dict) -> None:
     assert partition.hash == expected["partition_schema_hash"]
 
 
-@pytest.mark.parametrize("expected", golden.facts("hashes")["param_config_hashes"], ids=lambda one: one["params"])
+@pytest.mark.parametrize("expected", golden.facts("hashes")["param_config_hashes"], ids=lambda case: case["params"])
 def test_parameters_are_hashed_as_by_the_original(expected: dict) -> None:
     assert hash_params(Column.parse(f"x:int:{expected['params']}").params) == expected["config_hash"]
 
@@ -169,17 +169,17 @@ def test_substitutions_and_includes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gauge_100", "otel_exp_delta_histogram_10", "no_partition_5", "str_long_12"])
 def test_layouts_of_records_are_those_of_the_original(name: str) -> None:
-    given = golden.facts(name)["schema"]
-    layout = golden.record_schema(given)
-    assert list(layout.field_offsets) == given["field_offsets"]
-    assert layout.hash_offset == given["hash_offset"]
-    assert layout.variable_area_start == given["variable_area_start"]
+    description = golden.facts(name)["schema"]
+    layout = golden.record_schema(description)
+    assert list(layout.field_offsets) == description["field_offsets"]
+    assert layout.hash_offset == description["hash_offset"]
+    assert layout.variable_area_start == description["variable_area_start"]
 
 
 def test_custom_schema_matches_golden() -> None:
-    given = golden.facts("str_long_12")
-    assert golden.STR_LONG.schema_id == given["schema"]["schema_id"]
-    assert list(golden.STR_LONG.part_key.field_offsets) == given["partkey_schema"]["field_offsets"]
+    description = golden.facts("str_long_12")
+    assert golden.STR_LONG.schema_id == description["schema"]["schema_id"]
+    assert list(golden.STR_LONG.part_key.field_offsets) == description["partkey_schema"]["field_offsets"]
 
 
 def test_configuration_of_filodb_is_parsed() -> None:

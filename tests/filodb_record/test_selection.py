@@ -23,11 +23,11 @@ HISTOGRAM = Schemas.built_in()["prom-histogram"].schema_id
 
 def records(container: bytes) -> list[int]:
     """Where the records of a container begin."""
-    at, found = HEADER, []
-    while at < struct.unpack_from("<I", container)[0] + 4:
-        found.append(at)
-        at += struct.unpack_from("<I", container, at)[0] + 4 + 3 & ~3
-    return found
+    offset, offsets = HEADER, []
+    while offset < struct.unpack_from("<I", container)[0] + 4:
+        offsets.append(offset)
+        offset += struct.unpack_from("<I", container, offset)[0] + 4 + 3 & ~3
+    return offsets
 
 
 def read_intact(path: Path, data: bytes) -> pa.Table:
@@ -41,8 +41,8 @@ def test_after_the_first_container(tmp_path: Path) -> None:
     """It may hold what nobody knows, as `repair` leaves it where a record has lost its schema."""
     first, second = containers(2)
     unknown = bytearray(first)
-    for at in records(first):
-        unknown[at + 4] ^= 0xFF
+    for offset in records(first):
+        unknown[offset + 4] ^= 0xFF
     table = read_intact(tmp_path / "a.container", bytes(unknown) + second)
     assert "_schema" not in table.schema.names, "only gauges are found"
     assert table.num_rows == len(records(second))
@@ -70,21 +70,23 @@ def test_part_keys_are_known_after_a_damaged_one(tmp_path: Path) -> None:
 
 def test_files_of_a_read_share_memory_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Maps that were seen in one file are known in the next one, and damaged ones end with their walk."""
-    made: list[int] = []
+    workspace_sizes: list[int] = []
     make = Workspace.of
-    monkeypatch.setattr(Workspace, "of", lambda fields, *rest: made.append(len(fields)) or make(fields, *rest))
+    monkeypatch.setattr(
+        Workspace, "of", lambda fields, *arguments: workspace_sizes.append(len(fields)) or make(fields, *arguments)
+    )
     data = golden.data("gauge_100")
     for number in range(4):
         (tmp_path / f"{number}.container").write_bytes(data)
     dataset = sawlog.open(tmp_path, format="filodb_record", use_threads=False)
-    whole = dataset.to_table()
-    assert len(made) == 1
+    table = dataset.to_table()
+    assert len(workspace_sizes) == 1
     single = sawlog.read(tmp_path / "0.container", format="filodb_record")
-    assert repr(whole.to_pylist()) == repr(single.to_pylist() * 4)
+    assert repr(table.to_pylist()) == repr(single.to_pylist() * 4)
     # Maps that are only judged have been decoded by nobody.
     for columns in (["value"], ["tags"], ["value"], ["tags", "value"]):
-        assert repr(dataset.to_table(columns=columns).to_pylist()) == repr(whole.select(columns).to_pylist())
+        assert repr(dataset.to_table(columns=columns).to_pylist()) == repr(table.select(columns).to_pylist())
     fragments = dataset.fragments()
-    assert len(made) == 1 + 1 + 3
+    assert len(workspace_sizes) == 1 + 1 + 3
     assert len(pickle.dumps(fragments)) < 20_000
     assert pickle.loads(pickle.dumps(fragments))[0].selection == fragments[0].selection

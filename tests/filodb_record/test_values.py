@@ -40,22 +40,22 @@ def test_containers_in_a_column_are_decoded() -> None:
     rows.validate(full=True)
     assert rows.value_lengths().to_pylist() == [13, None, *COUNTS[1:], 0]
     expected = golden.facts("gauge_100")["records"]
-    assert rows.flatten().field("_metric_").to_pylist() == [one["_metric_"] for one in expected]
+    assert rows.flatten().field("_metric_").to_pylist() == [row["_metric_"] for row in expected]
     assert decoder(table=("gauge",)).decode(values.slice(2, 2)).value_lengths().to_pylist() == COUNTS[1:3]
     assert decoder(table=("gauge",)).decode(pa.array([], pa.binary())).to_pylist() == []
 
 
 def test_single_records_in_a_column_are_decoded() -> None:
     expected = golden.facts("gauge_100_partkeys")["records"]
-    keys = pa.array([bytes.fromhex(one["hex"]) for one in expected])
+    keys = pa.array([bytes.fromhex(row["hex"]) for row in expected])
     rows = decoder(table=("gauge",), records="partkeys", extras=("hash", "record")).decode(keys)
     assert rows.value_lengths().to_pylist() == [1] * 100
-    assert rows.flatten().field("_hash").to_pylist() == [one["partition_hash"] for one in expected]
+    assert rows.flatten().field("_hash").to_pylist() == [row["partition_hash"] for row in expected]
     assert rows.flatten().field("_record").equals(keys)
-    known = golden.facts("external_known")["cli_test_partkey_gauge"]
-    (found,) = decoder(table=("all",), records="partkeys").decode(pa.array([bytes.fromhex(known["hex"])]))[0].as_py()
-    assert dict(found["tags"]) == known["tags"]
-    assert found["_schema"] == "gauge"
+    example = golden.facts("external_known")["cli_test_partkey_gauge"]
+    (value,) = decoder(table=("all",), records="partkeys").decode(pa.array([bytes.fromhex(example["hex"])]))[0].as_py()
+    assert dict(value["tags"]) == example["tags"]
+    assert value["_schema"] == "gauge"
 
 
 def test_several_schemas() -> None:
@@ -86,13 +86,13 @@ def test_results_of_poison() -> None:
     results = decoder(table=("gauge",)).decode_results(values)
     results.validate(full=True)
     assert results.type == decoder(table=("gauge",)).result
-    found = results.to_pylist()
-    assert [one and one["ok"] for one in found] == [True, False, None, False, True, False]
-    assert [one and len(one["rows"]) for one in found][:5] == [13, 0, None, 0, 0]
-    (damage,) = found[1]["damage"]
+    result_values = results.to_pylist()
+    assert [row and row["ok"] for row in result_values] == [True, False, None, False, True, False]
+    assert [row and len(row["rows"]) for row in result_values][:5] == [13, 0, None, 0, 0]
+    (damage,) = result_values[1]["damage"]
     assert (damage["kind"], damage["offset"], damage["count"]) == ("bad_header", 0, 1)
-    assert [one["kind"] for one in found[5]["damage"]] == ["bad_container_length", "bad_record_length"]
-    assert all("ends at byte 700" in one["detail"] for one in found[5]["damage"])
+    assert [damage["kind"] for damage in result_values[5]["damage"]] == ["bad_container_length", "bad_record_length"]
+    assert all("ends at byte 700" in damage["detail"] for damage in result_values[5]["damage"])
     with pytest.raises(DamageError, match="value 1 of the batch: bad_header at byte 0"):
         decoder(table=("gauge",)).decode(values)
 
@@ -110,14 +110,14 @@ def test_the_output_of_one_value_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         target.end_record()
     (value,) = target.optimal_container_bytes()
     assert len(value) < 100_000
-    one = decoder(table=("prom-histogram",))
+    small_decoder = decoder(table=("prom-histogram",))
     limit = 4 << 20
     monkeypatch.setattr(decode, "MAX_VALUE_BYTES", limit)
-    (result,) = one.decode_results(pa.array([value])).to_pylist()
+    (result,) = small_decoder.decode_results(pa.array([value])).to_pylist()
     assert not result["ok"]
     assert 0 < len(result["rows"]) < 600
     assert [damage["kind"] for damage in result["damage"]] == ["too_large"]
-    parts = list(one.decode_parts(pa.array([value, b""])))
+    parts = list(small_decoder.decode_parts(pa.array([value, b""])))
     assert sum(len(part.field("rows").flatten()) for _, part in parts) == 1200
     assert max(part.nbytes for _, part in parts) < 64 << 20
     assert [numbers.tolist() for numbers, _ in parts] == [[0]] * (len(parts) - 1) + [[1]]
@@ -125,11 +125,11 @@ def test_the_output_of_one_value_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_one_layer_makes_the_containers_of_all_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """A layer and an encoder for each value took a thousand times the time of its bytes."""
-    made: list[int] = []
+    calls: list[int] = []
     begin = Layer.__init__
 
     def counted(self: Layer, *arguments: Any) -> None:
-        made.append(1)
+        calls.append(1)
         begin(self, *arguments)
 
     monkeypatch.setattr(Layer, "__init__", counted)
@@ -137,7 +137,7 @@ def test_one_layer_makes_the_containers_of_all_values(monkeypatch: pytest.Monkey
     rows = pa.concat_arrays([structs, structs.slice(0, 0), pa.nulls(1, structs.type), structs])
     options = WriteOptions(table="gauge", container_timestamp=golden.TIMESTAMP)
     values = ValueEncoder(options).encode(rows)
-    assert len(made) == 1
+    assert len(calls) == 1
     assert values.null_count == 1
     assert values[100].as_py() is None
     singles = [ValueEncoder(options).encode(structs.slice(n, 1))[0].as_py() for n in range(100)]
@@ -145,14 +145,14 @@ def test_one_layer_makes_the_containers_of_all_values(monkeypatch: pytest.Monkey
 
 
 def test_rows_to_containers_and_back() -> None:
-    given = decoder(table=("gauge",)).decode(pa.array([*SMALL, None], pa.binary()))
+    rows = decoder(table=("gauge",)).decode(pa.array([*SMALL, None], pa.binary()))
     encoder = ValueEncoder(WriteOptions(table="gauge", container_timestamp=golden.TIMESTAMP))
-    made = encoder.encode(given)
-    sizes = [one["num_bytes_header"] + 4 for one in golden.facts("gauge_100_small")["containers"]]
-    assert made.to_pylist() == [*(data[:size] for data, size in zip(SMALL, sizes, strict=True)), None]
-    single = encoder.encode(given.flatten())
+    containers = encoder.encode(rows)
+    sizes = [container["num_bytes_header"] + 4 for container in golden.facts("gauge_100_small")["containers"]]
+    assert containers.to_pylist() == [*(data[:size] for data, size in zip(SMALL, sizes, strict=True)), None]
+    single = encoder.encode(rows.flatten())
     again = decoder(table=("gauge",)).decode(single).flatten()
-    assert repr(again.to_pylist()) == repr(given.flatten().to_pylist())
+    assert repr(again.to_pylist()) == repr(rows.flatten().to_pylist())
     with pytest.raises(SchemaError, match="expected structs"):
         encoder.encode(pa.array([1]))
 
@@ -160,27 +160,27 @@ def test_rows_to_containers_and_back() -> None:
 def test_partition_hashes() -> None:
     records = golden.facts("gauge_100")["records"]
     columns = {
-        "_metric_": pa.array([*(one["_metric_"] for one in records), None]),
-        "tags": pa.array([*([tuple(p) for p in one["tags_in_insertion_order"]] for one in records), []], LABELS),
+        "_metric_": pa.array([*(record["_metric_"] for record in records), None]),
+        "tags": pa.array([*([tuple(p) for p in record["tags_in_insertion_order"]] for record in records), []], LABELS),
     }
-    assert hash_series(columns, GAUGE).to_pylist() == [*(one["partition_hash"] for one in records), None]
+    assert hash_series(columns, GAUGE).to_pylist() == [*(record["partition_hash"] for record in records), None]
 
 
 def test_shards_of_columns_are_those_of_the_original() -> None:
     examples = golden.facts("hashes")["shard_examples_default_partition_schema"]
-    metric = pa.array([one["metric"] for one in examples])
-    labels = pa.array([[tuple(pair) for pair in one["tags"]] for one in examples], LABELS)
-    for at, setting in enumerate(examples[0]["shards"]):
-        found = find_shards(metric, labels, setting["num_shards"], setting["spread"], make_default_partition())
-        assert found.to_pylist() == [one["shards"][at]["ingestion_shard"] for one in examples]
+    metric = pa.array([example["metric"] for example in examples])
+    labels = pa.array([[tuple(pair) for pair in example["tags"]] for example in examples], LABELS)
+    for index, setting in enumerate(examples[0]["shards"]):
+        shards = find_shards(metric, labels, setting["num_shards"], setting["spread"], make_default_partition())
+        assert shards.to_pylist() == [example["shards"][index]["ingestion_shard"] for example in examples]
 
 
 def test_shards_where_java_orders_keys_otherwise() -> None:
     labels = {"\U0001f600": "astral", "\uff5e": "bmp", "_ws_": "w", "le": "1"}
     hashed = sort_and_compute_hashes(labels)
     expected = compute_ingestion_shard(shard_key_hash(["w"], "m"), combine_hash_excluding(hashed, ["le"]), 256, 8)
-    given = pa.array([list(labels.items()), None], LABELS)
-    assert find_shards(pa.array(["m_sum", "m"]), given, 256, 8, make_default_partition()).to_pylist() == [
+    tag_array = pa.array([list(labels.items()), None], LABELS)
+    assert find_shards(pa.array(["m_sum", "m"]), tag_array, 256, 8, make_default_partition()).to_pylist() == [
         expected,
         None,
     ]

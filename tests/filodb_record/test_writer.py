@@ -69,11 +69,11 @@ def test_one_hundred_thousand_records_have_filodbs_checksum(tmp_path: Path) -> N
     containers = sawlog.read(tmp_path / "a.container", view="frames")
     assert containers["num_records"].to_pylist() == facts["records_per_container"]
     assert containers["num_bytes"].to_pylist() == facts["num_bytes_header_per_container"]
-    whole = write_containers(table.slice(0, 2000), tmp_path / "b.container", whole=True)
+    whole_containers = write_containers(table.slice(0, 2000), tmp_path / "b.container", whole=True)
     first = golden.data("bench_gauge_first_262144")
-    assert whole[: facts["num_bytes_header_per_container"][0] + 4] == first[: 262004 + 4]
+    assert whole_containers[: facts["num_bytes_header_per_container"][0] + 4] == first[: 262004 + 4]
     assert sawlog.read(tmp_path / "b.container").num_rows == 2000
-    assert [len(whole) > 262144, whole[262008:262144]] == [True, bytes(136)]
+    assert [len(whole_containers) > 262144, whole_containers[262008:262144]] == [True, bytes(136)]
     read = sawlog.read(tmp_path / "a.container", columns=["timestamp", "value", "_hash"], extras="hash")
     assert int(read["timestamp"].cast(pa.int64()).to_numpy().sum()) == int((golden.TIMESTAMP + i).sum())
     expected = facts["first_container"]
@@ -84,19 +84,19 @@ def test_one_hundred_thousand_records_have_filodbs_checksum(tmp_path: Path) -> N
 @given(rows, st.sampled_from([2048, 4096]))
 @settings(max_examples=40)
 def test_tables_and_builder_make_the_same_bytes(
-    tmp_path_factory: pytest.TempPathFactory, given: list, size: int
+    tmp_path_factory: pytest.TempPathFactory, series_rows: list, size: int
 ) -> None:
     target = RecordBuilder(size, clock=lambda: golden.TIMESTAMP)
-    for row in given:
+    for row in series_rows:
         target.add_from_reader(row, GAUGE)
-    expected = b"".join(one.trimmed_bytes() for one in target.all_containers)
+    expected = b"".join(container.trimmed_bytes() for container in target.all_containers)
     place = tmp_path_factory.mktemp("w") / "a.container"
-    table = gauges([(*row[:3], list(row[3].items())) for row in given])
+    table = gauges([(*row[:3], list(row[3].items())) for row in series_rows])
     assert write_containers(table, place, table="gauge", container_size=size) == expected
-    if given:
+    if series_rows:
         again = sawlog.read(place)
-        assert again["_metric_"].to_pylist() == [row[2] for row in given]
-        assert [dict(tags) for tags in again["tags"].to_pylist()] == [row[3] for row in given]
+        assert again["_metric_"].to_pylist() == [row[2] for row in series_rows]
+        assert [dict(tags) for tags in again["tags"].to_pylist()] == [row[3] for row in series_rows]
         assert write_containers(again, place, container_size=size) == expected
 
 
@@ -106,12 +106,12 @@ def test_hashes_and_container_timestamps_are_taken_over(tmp_path: Path) -> None:
     table = table.append_column("_hash", pa.array(range(6), pa.int32())).append_column("_container_timestamp", times)
     place = tmp_path / "a.container"
     write_containers(table, place)
-    found = sawlog.read(place, extras=["hash", "container_timestamp"])
-    assert found["_hash"].to_pylist() == list(range(6))
-    assert found["_container_timestamp"].cast(pa.int64()).to_pylist() == [5, 5, 9, 9, 9, 5]
+    result_table = sawlog.read(place, extras=["hash", "container_timestamp"])
+    assert result_table["_hash"].to_pylist() == list(range(6))
+    assert result_table["_container_timestamp"].cast(pa.int64()).to_pylist() == [5, 5, 9, 9, 9, 5]
     assert sawlog.read(place, view="frames")["num_records"].to_pylist() == [2, 3, 1]
     first = place.read_bytes()
-    assert write_containers(found, place) == first
+    assert write_containers(result_table, place) == first
 
 
 def test_whole_records(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_whole_records(tmp_path: Path) -> None:
 def test_arrow_types_that_mean_the_same(tmp_path: Path) -> None:
     plain = gauges([(1000, 1.0, "m", [("_ws_", "demo")]), (2000, 2.0, "n", [])])
     expected = write_containers(plain, tmp_path / "a.container")
-    other = pa.table(
+    other_table = pa.table(
         {
             "tags": plain["tags"].cast(pa.map_(pa.large_string(), pa.large_string())),
             "_metric_": plain["_metric_"].dictionary_encode(),
@@ -134,7 +134,7 @@ def test_arrow_types_that_mean_the_same(tmp_path: Path) -> None:
             "timestamp": plain["timestamp"].cast(pa.timestamp("ns", "Europe/Zurich")),
         }
     )
-    assert write_containers(other, tmp_path / "b.container", table="gauge") == expected
+    assert write_containers(other_table, tmp_path / "b.container", table="gauge") == expected
     naive = plain.set_column(0, "timestamp", plain["timestamp"].cast(pa.int64()))
     assert write_containers(naive, tmp_path / "c.container", table="gauge") == expected
 
@@ -206,7 +206,7 @@ def test_choosing_the_schema(tmp_path: Path) -> None:
     long = gauges([(1, 1.0, "m", []), (1, 1.0, "m" * 3000, [])])
     with pytest.raises(SchemaError, match="row 1: the record is too long for containers of 2048"):
         write_containers(long, tmp_path / "b.container", container_size=2048)
-    assert [one.name for one in tmp_path.iterdir()] == ["a.container"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.container"]
 
 
 def test_tops_that_another_machine_rounded_otherwise_are_taken(tmp_path: Path) -> None:
@@ -248,12 +248,12 @@ def test_empty_tables(tmp_path: Path) -> None:
 
 def test_nested_records(tmp_path: Path) -> None:
     schemas, table, containers = nested_rows()
-    made = write_containers(table, tmp_path / "a.container", schema=schemas, table="result")
-    assert made == b"".join(containers)
+    container_list = write_containers(table, tmp_path / "a.container", schema=schemas, table="result")
+    assert container_list == b"".join(containers)
     again = sawlog.read(tmp_path / "a.container", schema=schemas, table="result")
     assert again["series"].to_pylist() == table["series"].to_pylist()
     # What was read says how it is written.
-    assert write_containers(again, tmp_path / "b.container") == made
+    assert write_containers(again, tmp_path / "b.container") == container_list
     write_containers(again.slice(7, 20), tmp_path / "c.container")
     assert sawlog.read(tmp_path / "c.container", schema=schemas, table="result").equals(again.slice(7, 20))
 
@@ -283,8 +283,8 @@ def test_nested_records_with_a_schema_id(tmp_path: Path) -> None:
         key = bytes(next(iter(inner.all_containers[0])))
         target.add_from_reader((n, key), outer)
         tags = [("_ws_", "demo"), ("k", "v" * (n % 5))]
-        found = {"_schema_id": 60000 + n, "_hash": series.partition_hash(key)}
-        rows.append({"_metric_": f"m{n % 7}", "tags": tags, "n": n, **found})
+        series_values = {"_schema_id": 60000 + n, "_hash": series.partition_hash(key)}
+        rows.append({"_metric_": f"m{n % 7}", "tags": tags, "n": n, **series_values})
     data = b"".join(target.optimal_container_bytes())
     path = tmp_path / "a.container"
     path.write_bytes(data)
@@ -292,14 +292,14 @@ def test_nested_records_with_a_schema_id(tmp_path: Path) -> None:
     table.validate(full=True)
     assert table["series"].to_pylist() == rows
     assert write_containers(table, tmp_path / "b.container") == data
-    known = table["series"].combine_chunks()
-    names = [field.name for field in known.type if field.name != "_hash"]
-    fields = [known.type.field(name) for name in names]
+    series_column = table["series"].combine_chunks()
+    names = [field.name for field in series_column.type if field.name != "_hash"]
+    fields = [series_column.type.field(name) for name in names]
 
     def with_series(arrays: list[pa.Array]) -> pa.Table:
         return table.set_column(1, "series", pa.StructArray.from_arrays(arrays, fields=fields))
 
-    arrays = [known.field(name) for name in names]
+    arrays = [series_column.field(name) for name in names]
     assert write_containers(with_series(arrays), tmp_path / "b.container", schema=schemas) == data
     for wrong in (-1, 65536):
         arrays[-1] = pa.array([1, wrong] + [1] * 298, pa.int32())
@@ -325,9 +325,9 @@ def test_nested_records_with_a_schema_id(tmp_path: Path) -> None:
 def test_records_without_schema_id_are_of_the_only_schema(tmp_path: Path) -> None:
     schemas, table, _ = nested_rows()
     write_containers(table, tmp_path / "a.container", schema=schemas)
-    found = sawlog.read(tmp_path / "a.container", schema=schemas)
-    assert found.num_rows == table.num_rows
-    assert found.equals(sawlog.read(tmp_path / "a.container", schema=schemas, table="result"))
+    result_table = sawlog.read(tmp_path / "a.container", schema=schemas)
+    assert result_table.num_rows == table.num_rows
+    assert result_table.equals(sawlog.read(tmp_path / "a.container", schema=schemas, table="result"))
     two = Schemas([schemas["result"], Schema("other", schemas["result"].columns, None)])
     with pytest.raises(OptionError, match="name their schema with table=; schemas: result, other"):
         sawlog.read(tmp_path / "a.container", schema=two)
@@ -365,7 +365,7 @@ def test_nested_records_that_cannot_be_written(tmp_path: Path) -> None:
 def table_of(rows: list[dict], without: str = "", **extra: Any) -> pa.Table:
     """The rows with other fields in `series`."""
     series = [{k: v for k, v in {**row["series"], **extra}.items() if k != without} for row in rows]
-    series = [{**one, "labels": one.get("labels") and dict(one["labels"])} for one in series]
+    series = [{**series, "labels": series.get("labels") and dict(series["labels"])} for series in series]
     kinds = {"name": pa.string(), "labels": LABELS, "n": pa.int64(), "extra": pa.int64()}
     inner = pa.struct([("h", pa.struct(HISTOGRAM_FIELDS)), ("x", pa.float64())])
     kind = pa.struct([(name, kinds.get(name, inner)) for name in series[0] if name != without])

@@ -54,10 +54,10 @@ class _Smallest(Format):
 
 def members(contract: type) -> set[str]:
     """The public names of a class: methods, attributes, and what its constructor sets."""
-    own = {name for one in contract.__mro__[:-1] for name in [*vars(one), *getattr(one, "__annotations__", {})]}
+    names = {name for cls in contract.__mro__[:-1] for name in [*vars(cls), *getattr(cls, "__annotations__", {})]}
     if contract is Contents:
-        own |= vars(_Example(Format, [File("a", 0)], None)).keys()  # type: ignore[arg-type]
-    return {name for name in own if not name.startswith("_")}
+        names |= vars(_Example(Format, [File("a", 0)], None)).keys()  # type: ignore[arg-type]
+    return {name for name in names if not name.startswith("_")}
 
 
 def table_of(page: str, title: str) -> list[list[str]]:
@@ -86,12 +86,16 @@ def test_a_contract_has_few_members(contract: type) -> None:
 
 def protocols() -> dict[str, type]:
     """What only some formats can do, by name."""
-    return {name: one for name, one in vars(capabilities).items() if getattr(one, "_is_runtime_protocol", False)}
+    return {
+        name: protocol
+        for name, protocol in vars(capabilities).items()
+        if getattr(protocol, "_is_runtime_protocol", False)
+    }
 
 
 def test_capabilities_are_small_and_have_callers() -> None:
     assert len(protocols()) > 15
-    assert max(len(members(one)) for one in protocols().values()) <= 4
+    assert max(len(members(protocol)) for protocol in protocols().values()) <= 4
     sources = [path.read_text() for path in (Path(__file__).parents[2] / "src/sawlog").rglob("*.py")]
     for name in protocols():
         assert any(f", {name})" in text or f"{name} |" in text or f"| {name}" in text for text in sources), name

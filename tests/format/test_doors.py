@@ -33,13 +33,13 @@ TABLES = {
     ),
     "milvus_binlog": pa.table({"id": pa.array([1, 2], pa.int64()), "x": [0.5, 0.25]}),
 }
-FRAMES = {name: one for name, one in TABLES.items() if name != "leveldb_log"}
+FRAMES = {name: table for name, table in TABLES.items() if name != "leveldb_log"}
 
 
 def written(place: Path, format: str) -> Path:
     path = place / f"one{sawlog.formats()[format].suffix}"
-    more = {"table": "gauge"} if format == "filodb_record" else {}
-    sawlog.write(TABLES[format], path, format=format, **more)
+    write_options = {"table": "gauge"} if format == "filodb_record" else {}
+    sawlog.write(TABLES[format], path, format=format, **write_options)
     return path
 
 
@@ -61,14 +61,14 @@ def test_frames_are_shown_by_their_name_and_by_the_formats_own(
     path = written(tmp_path, format)
     frames = sawlog.open(path, format=format, view="frames")
     assert frames.count_rows() > 0
-    (own,) = sawlog.formats()[format].aliases
-    named = sawlog.open(path, format=format, view=own)
+    (alias,) = sawlog.formats()[format].aliases
+    named = sawlog.open(path, format=format, view=alias)
     assert (named.scan.view, named.to_table()) == ("frames", frames.to_table())
-    assert sawlog.open(path, view=own).format.name == format
-    assert main(["cat", str(path), "--format", format, "--view", own, "--json"]) == 0
+    assert sawlog.open(path, view=alias).format.name == format
+    assert main(["cat", str(path), "--format", format, "--view", alias, "--json"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == frames.count_rows()
     assert main(["info", str(path), "--format", format, "--json"]) == 0
-    assert {own, "frames"} < set(json.loads(capsys.readouterr().out)["views"])
+    assert {alias, "frames"} < set(json.loads(capsys.readouterr().out)["views"])
 
 
 def test_the_page_names_the_views_that_formats_share() -> None:
@@ -84,15 +84,17 @@ SHARED = list(OPTIONS)
 
 
 def test_the_page_names_the_options_that_formats_share() -> None:
-    known: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for name, format in sawlog.formats().items():
-        options = {one.name: hint for one in fields(format.read_options) for hint in (hints(format)[one.name],)}
-        known.update(list(options))
+        options = {field.name: hint for field in fields(format.read_options) for hint in (hints(format)[field.name],)}
+        counts.update(list(options))
         if name in OPTIONS["table"]:
-            assert [one for one in SHARED if OPTIONS[one][name]] == [one for one in SHARED if one in options], name
-            for one in {"salvage", "deletes"} & options.keys():
-                assert OPTIONS[one][name] == ", ".join(values(options[one]))
-    assert {name for name, count in known.items() if count > 2} == {"table", "schema", "salvage", "max_item_bytes"} | {
+            assert [option for option in SHARED if OPTIONS[option][name]] == [
+                option for option in SHARED if option in options
+            ], name
+            for option in {"salvage", "deletes"} & options.keys():
+                assert OPTIONS[option][name] == ", ".join(values(options[option]))
+    assert {name for name, count in counts.items() if count > 2} == {"table", "schema", "salvage", "max_item_bytes"} | {
         "verify_checksums"
     }
     assert page_table("shared option").keys() == set(SHARED)
@@ -116,7 +118,7 @@ WARNING: dict[str, Callable[[Path], object]] = {
     "to_table": lambda path: sawlog.open(path, on_damage="skip").to_table(),
     "read": lambda path: sawlog.read(path, on_damage="skip"),
     "batches": lambda path: list(sawlog.open(path, on_damage="skip").to_batches()),
-    "fragment": lambda path: [list(one.to_batches()) for one in sawlog.open(path, on_damage="skip").fragments()],
+    "fragment": lambda path: [list(f.to_batches()) for f in sawlog.open(path, on_damage="skip").fragments()],
     "count": lambda path: sawlog.open(path, on_damage="skip").count_rows(),
     "arrow": lambda path: pa.table(sawlog.open(path, on_damage="skip").to_reader().read_all()),
 }
@@ -127,9 +129,9 @@ WARNING: dict[str, Callable[[Path], object]] = {
 def test_warnings_point_at_the_line_that_asks(verb: str, format: str, tmp_path: Path) -> None:
     path = written(tmp_path, format)
     path.write_bytes(path.read_bytes()[:-3])
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warning_records:
         warnings.simplefilter("always")
         WARNING[verb](path)
     line = next(number for number, text in lines() if text.strip().startswith(f'"{verb}": lambda path:'))
-    assert told
-    assert {(one.filename, one.lineno) for one in told} == {(__file__, line)}
+    assert warning_records
+    assert {(record.filename, record.lineno) for record in warning_records} == {(__file__, line)}

@@ -93,31 +93,35 @@ def delivered(batch: pa.RecordBatch, scan: Scan) -> pa.RecordBatch:
 @example(pa.RecordBatch.from_pylist([{"a": 1, "b": 3}, {"a": 3, "b": 1}], SCHEMA), pc.field(1) > pc.field(0), None)
 @example(pa.RecordBatch.from_pylist([{"a": 1, "b": 3}], SCHEMA), pc.field(0) == 1, ("s",))
 def test_rows_are_those_of_a_whole_read(batch: pa.RecordBatch, expression: Any, columns: Sequence[str] | None) -> None:
-    whole = pa.Table.from_batches([batch]).filter(expression)
-    expected = whole if columns is None else whole.select(columns)
-    found = delivered(batch, Scan(columns=columns, expression=expression))  # type: ignore[arg-type]
-    assert found.schema == expected.schema
-    assert str(found.to_pylist()) == str(expected.to_pylist())  # NaN equals nothing
+    whole_table = pa.Table.from_batches([batch]).filter(expression)
+    expected = whole_table if columns is None else whole_table.select(columns)
+    rows = delivered(batch, Scan(columns=columns, expression=expression))  # type: ignore[arg-type]
+    assert rows.schema == expected.schema
+    assert str(rows.to_pylist()) == str(expected.to_pylist())  # NaN equals nothing
 
 
 @given(BATCHES, NUMERIC, EXPRESSION, EXPRESSION)
-def test_columns_are_computed_as_of_a_whole_read(batch: pa.RecordBatch, number: Any, made: Any, filter: Any) -> None:
-    whole = pa.Table.from_batches([batch]).filter(filter)
-    expected = [pa.table({"x": _computed(whole, one)})["x"].to_pylist() for one in (number, made)]
-    found = delivered(batch, Scan(columns={"n": number, "made": made}, expression=filter))
-    assert [found.column(name).to_pylist() for name in ("n", "made")] == expected
+def test_columns_are_computed_as_of_a_whole_read(
+    batch: pa.RecordBatch, number: Any, computation: Any, filter: Any
+) -> None:
+    whole_table = pa.Table.from_batches([batch]).filter(filter)
+    expected = [
+        pa.table({"x": _computed(whole_table, expression)})["x"].to_pylist() for expression in (number, computation)
+    ]
+    table = delivered(batch, Scan(columns={"n": number, "made": computation}, expression=filter))
+    assert [table.column(name).to_pylist() for name in ("n", "made")] == expected
 
 
 def _computed(table: pa.Table, expression: Any) -> pa.ChunkedArray:
     from pyarrow import acero
 
     rows = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
-    made = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["x"]), inputs=[rows])
-    return made.to_table(use_threads=False)["x"]
+    declaration = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["x"]), inputs=[rows])
+    return declaration.to_table(use_threads=False)["x"]
 
 
 @pytest.mark.parametrize(
-    ("expression", "needed"),
+    ("expression", "decoded_names"),
     [
         (pc.field("a") == 1, ["a"]),
         (pc.field("st", "x") == 1, ["st"]),
@@ -130,9 +134,9 @@ def _computed(table: pa.Table, expression: Any) -> pa.ChunkedArray:
         (pc.scalar(True), []),
     ],
 )
-def test_no_more_is_decoded_than_an_expression_names(expression: Any, needed: list[str]) -> None:
+def test_no_more_is_decoded_than_an_expression_names(expression: Any, decoded_names: list[str]) -> None:
     projection = Projection.of(SCHEMA, Scan(columns=("f",), expression=expression))
-    assert projection.decoded.names == [name for name in SCHEMA.names if name in {*needed, "f"}]
+    assert projection.decoded.names == [name for name in SCHEMA.names if name in {*decoded_names, "f"}]
 
 
 @pytest.mark.parametrize(
@@ -159,10 +163,10 @@ def test_extra_columns_have_names_and_no_positions() -> None:
     assert projection.decoded.names == ["a", OFFSET_COLUMN]
 
 
-@pytest.mark.parametrize("wanted", [{"expression": pc.field(0) == 1}, {"columns": {"x": pc.field("st", 0)}}])
-def test_positions_cannot_be_pickled(wanted: dict[str, Any]) -> None:
+@pytest.mark.parametrize("arguments", [{"expression": pc.field(0) == 1}, {"columns": {"x": pc.field("st", 0)}}])
+def test_positions_cannot_be_pickled(arguments: dict[str, Any]) -> None:
     with pytest.raises(SchemaError, match=r"FieldPath\(0\).*by position cannot be pickled; name its columns"):
-        pickle.dumps(Scan(**wanted))
+        pickle.dumps(Scan(**arguments))
 
 
 def test_names_can_be_pickled() -> None:

@@ -19,7 +19,7 @@ def batch(values: list[int | None]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(values, pa.int64()), pa.array(words, pa.string())], schema=SCHEMA)
 
 
-def kept(rows: pa.RecordBatch, filters: Sequence[Any]) -> pa.RecordBatch:
+def filter_rows(rows: pa.RecordBatch, filters: Sequence[Any]) -> pa.RecordBatch:
     return filter_batch(bind_query(filters, None, rows.schema, rows.schema), rows)
 
 
@@ -45,14 +45,14 @@ def test_comparisons_are_those_of_python_and_null_never_holds(
     expected = [v for v in values if all(v is not None and OPERATIONS[op](v, x) for op, x in conditions)]
     if not conditions:
         expected = values
-    assert kept(batch(values), filters).column("n").to_pylist() == expected
+    assert filter_rows(batch(values), filters).column("n").to_pylist() == expected
 
 
 def test_membership_filters_choose_rows() -> None:
     values = batch([1, 2, None, 3])
-    assert kept(values, [("n", "in", [1, 3])]).column("n").to_pylist() == [1, 3]
-    assert kept(values, [("n", "not in", {1, 3})]).column("n").to_pylist() == [2]
-    assert kept(values, [("s", "in", ("2",))]).column("s").to_pylist() == ["2"]
+    assert filter_rows(values, [("n", "in", [1, 3])]).column("n").to_pylist() == [1, 3]
+    assert filter_rows(values, [("n", "not in", {1, 3})]).column("n").to_pylist() == [2]
+    assert filter_rows(values, [("s", "in", ("2",))]).column("s").to_pylist() == ["2"]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_dictionaries_are_looked_through() -> None:
         (("s", "not in", ["a"]), ["b"]),
         (("s", ">", "a"), ["b"]),
     ):
-        assert kept(values, [condition]).column("s").to_pylist() == expected
+        assert filter_rows(values, [condition]).column("s").to_pylist() == expected
 
 
 CONDITIONS = st.lists(
@@ -99,17 +99,20 @@ def test_what_is_pruned_holds_no_wanted_row(
     values: list[int | None], groups: list[list[tuple[str, str, int]]], together: list[tuple[str, str, int]]
 ) -> None:
     rows = batch(values)
-    filters = [*(condition(*one) for one in together), *([condition(*one) for one in group] for group in groups)]
+    filters = [
+        *(condition(*arguments) for arguments in together),
+        *([condition(*arguments) for arguments in group] for group in groups),
+    ]
     query = bind_query(filters, None, SCHEMA, SCHEMA)
-    found = filter_batch(query, rows)
+    matches = filter_batch(query, rows)
     for name in SCHEMA.names:
         first, end = find_interval(query, name)
-        inside = [value for value in found[name].to_pylist() if value is not None]
+        inside = [value for value in matches[name].to_pylist() if value is not None]
         assert all((first is None or value >= first) and (end is None or value < end) for value in inside)
         for i in range(rows.num_rows):
-            wanted = filter_batch(query, rows.slice(i, 1)).num_rows > 0
-            assert can_match(query, rows.slice(i, 1)) == wanted
-            assert can_match(query, rows.slice(i, 1).select([name])) or not wanted
+            is_match = filter_batch(query, rows.slice(i, 1)).num_rows > 0
+            assert can_match(query, rows.slice(i, 1)) == is_match
+            assert can_match(query, rows.slice(i, 1).select([name])) or not is_match
 
 
 @pytest.mark.parametrize(
@@ -138,7 +141,7 @@ def test_intervals_of_texts() -> None:
 
 def test_patterns_and_nulls() -> None:
     rows = batch([1, 12, None, 2])
-    for one, expected in (
+    for pattern_filter, expected in (
         (("s", "like", "1%"), ["1", "12"]),
         (("s", "not like", "1%"), ["2"]),
         (("s", "~", "2$"), ["12", "2"]),
@@ -146,4 +149,4 @@ def test_patterns_and_nulls() -> None:
         (("s", "is null", None), [None]),
         (("n", "is not null", None), ["1", "12", "2"]),
     ):
-        assert kept(rows, [one])["s"].to_pylist() == expected
+        assert filter_rows(rows, [pattern_filter])["s"].to_pylist() == expected

@@ -59,30 +59,30 @@ def write_batch(key: bytes, value: bytes) -> bytes:
 
 def manifest_records() -> list[bytes]:
     manifest = next(GOLDEN.glob("*/db/MANIFEST-*"))
-    found: list[bytes] = sawlog.read(manifest, format="leveldb_log", view="rows")["record"].to_pylist()
-    return found
+    values: list[bytes] = sawlog.read(manifest, format="leveldb_log", view="rows")["record"].to_pylist()
+    return values
 
 
 @pytest.mark.parametrize(
-    ("name", "view", "records", "what"),
+    ("name", "view", "records", "problem"),
     [
         ("000007.log", "writes", [write_batch(b"a", b"b"), write_batch(b"c", b"d")[:-1], b"xx"], "2 records are"),
         ("MANIFEST-000005", "edits", [*manifest_records(), b"\xff\xff\xff"], "1 record is"),
     ],
 )
 def test_repair_says_that_the_meaning_is_damaged(
-    tmp_path: Path, run: Run, name: str, view: str, records: list[bytes], what: str
+    tmp_path: Path, run: Run, name: str, view: str, records: list[bytes], problem: str
 ) -> None:
     """The framing is sound, and kept; the view finds the same damage in the copy."""
     path, copy = tmp_path / name, tmp_path / "new" / name
     write_records(path, records)
     done = run("repair", path, copy)
     assert done.code == 0
-    assert f"meaning   {path}: {what} no valid " in done.out
+    assert f"meaning   {path}: {problem} no valid " in done.out
     assert "everything kept, what is damaged in meaning included; written to" in done.out
     assert "not read" not in done.out
     document = json.loads(run("repair", path, copy, "--json").out)
-    assert [one["path"] for one in document["remarks"]] == [str(path)]
+    assert [remark["path"] for remark in document["remarks"]] == [str(path)]
     assert sawlog.verify(copy, format="leveldb_log", view=view).damaged
     write_records(path, records[:1])
     assert "everything kept; written to" in run("repair", path, copy).out

@@ -44,27 +44,29 @@ class Change(NamedTuple):
 def with_bytes(data: bytes, *changes: Change) -> bytes:
     """The same bytes with some changed."""
     changed = bytearray(data)
-    for at, piece in changes:
-        changed[at : at + len(piece)] = piece
+    for offset, piece in changes:
+        changed[offset : offset + len(piece)] = piece
     return bytes(changed)
 
 
 def logs() -> Cases:
     """Types of fragments, compressions, tags of operations and of version edits."""
     records = [batch(1, 1, put(b"a", b"1")), batch(2, 1, put(b"b", b"2")), batch(3, 1, put(b"c", b"3"))]
-    whole = [fragment(1, record) for record in records]
-    odd = [whole[0], fragment(13, records[1]), whole[2]]
+    fragments = [fragment(1, record) for record in records]
+    changed_fragments = [fragments[0], fragment(13, records[1]), fragments[2]]
     for dialect in ("leveldb", "rocksdb", "pebble"):
-        sample = Sample(dialect, "leveldb_log", b"".join(whole), "000007.log", options={"dialect": dialect})
-        yield Newer(f"type of a fragment of {dialect}", sample, {"000007.log": b"".join(odd)}, "type 13", 2)
+        sample = Sample(dialect, "leveldb_log", b"".join(fragments), "000007.log", options={"dialect": dialect})
+        yield Newer(
+            f"type of a fragment of {dialect}", sample, {"000007.log": b"".join(changed_fragments)}, "type 13", 2
+        )
     plain = Sample("compressed", "leveldb_log", fragment(9, struct.pack("<I", 0)) + write(*records, start=11), "7.log")
     data = with_bytes(plain.content["7.log"], Change(0, fragment(9, struct.pack("<I", 8))))
     yield Newer("compression of records", plain, {"7.log": data}, "type 8")
     for dialect, tag in (("leveldb", 0x1A), ("rocksdb", 0x1A), ("pebble", 0x1B)):
         options = {"dialect": dialect}
         sample = Sample("writes", "leveldb_log", write(*records), "7.log", view="writes", options=options)
-        other = batch(2, 1, bytes([tag]) + length_prefixed(b"b") + length_prefixed(b"2"))
-        newer = write(records[0], other, records[2])
+        other_batch = batch(2, 1, bytes([tag]) + length_prefixed(b"b") + length_prefixed(b"2"))
+        newer = write(records[0], other_batch, records[2])
         yield Newer(f"tag of an operation of {dialect}", sample, {"7.log": newer}, f"tag {tag:#04x}", 2)
     edits = [MANIFEST, b"\x02\x05", b"\x03\x07"]
     sample = Sample("edits", "leveldb_log", write(*edits), "MANIFEST-000001", view="edits")
@@ -78,9 +80,9 @@ def table(name: str, path: Path) -> Callable[..., Newer]:
     data = path.read_bytes()
     sample = Sample(name, "leveldb_table", data, path.name, blocks=True)
 
-    def case(number: str, told: str, *changes: Change, kept: int = 0) -> Newer:
-        changed = with_bytes(data, *(Change(one.at % len(data), one.data) for one in changes))
-        return Newer(f"{number} of {name}", sample, {path.name: changed}, told, kept)
+    def case(number: str, message: str, *changes: Change, row_count: int = 0) -> Newer:
+        changed = with_bytes(data, *(Change(change.at % len(data), change.data) for change in changes))
+        return Newer(f"{number} of {name}", sample, {path.name: changed}, message, row_count)
 
     return case
 
@@ -100,7 +102,7 @@ def tables() -> Cases:
     yield rocksdb("format version", "format version 8", Change(-12, struct.pack("<I", 8)))
     yield rocksdb("checksum type", "checksum type 5", Change(-53, b"\x05"))
     first, *_ = places(data)
-    yield rocksdb("compression", "compression type 0x09", block(data, *first, code=9), kept=1)
+    yield rocksdb("compression", "compression type 0x09", block(data, *first, code=9), row_count=1)
     yield rocksdb("magic number", "a plain table", Change(-8, struct.pack("<Q", 0x8242229663BF9564)))
     for place in places(data):
         content = data[place[0] : sum(place)]
@@ -108,7 +110,7 @@ def tables() -> Cases:
         if at >= 0:
             value = at + len(b"block.based.table.index.type")
             newer = block(data, *place, Change(value, struct.pack("<I", 4)))
-            yield rocksdb("index type", "an index of type 4", newer, kept=1)
+            yield rocksdb("index type", "an index of type 4", newer, row_count=1)
     yield from keys()
     yield from columns()
 
@@ -124,7 +126,7 @@ def keys() -> Cases:
             case = table(f"a table of {dialect}", path)
         place = places(data)[0]
         kind, flags = data.index(b"b\x01"), place[1] - 1
-        yield case("kind of a key", "has the type 0x19", block(data, *place, Change(kind + 1, b"\x19")), kept=2)
+        yield case("kind of a key", "has the type 0x19", block(data, *place, Change(kind + 1, b"\x19")), row_count=2)
         yield case("flag of a block", "with the flags 0x4", block(data, *place, Change(flags, b"\x40")))
 
 
@@ -157,8 +159,8 @@ def databases() -> Cases:
         files = {path.name: path.read_bytes() for path in directory.iterdir()}
         sample = Sample(name, "leveldb_database", files, view=view, ordered=False, repaired="rows", advisory=ADVISORY)
         blob = "000011.blob"
-        for number, at, value in (("version", 21, 3), ("checksum type", 20, 5)):
-            changed = {blob: footer(files[blob], size, Change(at, bytes([value])))}
+        for number, offset, value in (("version", 21, 3), ("checksum type", 20, 5)):
+            changed = {blob: footer(files[blob], size, Change(offset, bytes([value])))}
             yield Newer(f"{number} of a blob file of Pebble", sample, changed, f"{number} {value} of a blob file", 1)
         older = Sample("marker", "leveldb_database", files, view=view, ordered=False, repaired="rows")
         newer = {"marker.format-version.000014.031": b""}
@@ -189,9 +191,9 @@ def deephaven_logs() -> Cases:
     yield Newer("type of a column", sample, {"a.bin": head + b"".join(rows)}, "type 12")
     head = deephaven.header(COLUMNS, extra=struct.pack(">ii", 3, 4) + b"abc")
     yield Newer("type of a header record", sample, {"a.bin": head + b"".join(rows)}, "header record of type 4", 3)
-    odd = bytearray(rows[1][:-4])
-    odd[4] |= 8
-    flagged = bytes(odd) + struct.pack(">I", deephaven.zlib.adler32(bytes(odd)))
+    data = bytearray(rows[1][:-4])
+    data[4] |= 8
+    flagged = bytes(data) + struct.pack(">I", deephaven.zlib.adler32(bytes(data)))
     strict = Sample("strict", "deephaven_log", sample.files, "a.bin", options={"strict": True})
     changed = {"a.bin": deephaven.header(COLUMNS) + rows[0] + flagged + rows[2]}
     yield Newer("flags of an entry", strict, changed, "flags 0x0b", 2)
@@ -199,19 +201,27 @@ def deephaven_logs() -> Cases:
 
 def containers() -> Cases:
     """The version of a container."""
-    whole, more = (trim_container(filodb.data(f"gauge_100_small_0{number}"), 13) for number in range(2))
-    data = whole + more
+    first_trimmed, second_trimmed = (
+        trim_container(filodb.data(f"gauge_100_small_0{number}"), 13) for number in range(2)
+    )
+    data = first_trimmed + second_trimmed
     sample = Sample("containers", "filodb_record", data, "a.container", options={"table": "gauge"})
-    newer = with_bytes(data, Change(len(whole) + 7, b"\x02"))
+    newer = with_bytes(data, Change(len(first_trimmed) + 7, b"\x02"))
     yield Newer("version of a container", sample, {"a.container": newer}, "version 2", 1)
-    one, two, three = (filodb.data(f"gauge_100_small_0{number}") for number in range(3))
-    assert len(one) == len(two) == len(three)
-    other = with_bytes(two, Change(7, b"\x02"))
-    for name, parts in {"last": (one, other), "inner": (one, other, three), "first": (other, one, three)}.items():
+    first, two, three = (filodb.data(f"gauge_100_small_0{number}") for number in range(3))
+    assert len(first) == len(two) == len(three)
+    changed = with_bytes(two, Change(7, b"\x02"))
+    for name, parts in {
+        "last": (first, changed),
+        "inner": (first, changed, three),
+        "first": (changed, first, three),
+    }.items():
         plain = b"".join(with_bytes(part, Change(7, b"\x01")) for part in parts)
-        whole = Sample(f"whole, {name}", "filodb_record", plain, "a.container", options={"table": "gauge"})
+        first_trimmed = Sample(f"whole, {name}", "filodb_record", plain, "a.container", options={"table": "gauge"})
         newer = {"a.container": b"".join(parts)}
-        yield Newer(f"version of a container with an unused rest, {name}", whole, newer, "version 2", len(parts) - 1)
+        yield Newer(
+            f"version of a container with an unused rest, {name}", first_trimmed, newer, "version 2", len(parts) - 1
+        )
 
 
 def binlogs() -> Cases:

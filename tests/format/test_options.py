@@ -21,7 +21,7 @@ class Example:
 
 
 @pytest.mark.parametrize(
-    ("given", "name", "expected"),
+    ("arguments", "name", "expected"),
     [
         ({"flag": "TRUE"}, "flag", True),
         ({"flag": False}, "flag", False),
@@ -34,12 +34,12 @@ class Example:
         ({"names": ["x", "y"]}, "names", ("x", "y")),
     ],
 )
-def test_strings_are_as_good_as_values(given: dict[str, Any], name: str, expected: object) -> None:
-    assert getattr(parse_options(Example, {"needed": "n", **given}, context="test"), name) == expected
+def test_strings_are_as_good_as_values(arguments: dict[str, Any], name: str, expected: object) -> None:
+    assert getattr(parse_options(Example, {"needed": "n", **arguments}, context="test"), name) == expected
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({}, "option 'needed' is required"),
         ({"needed": "n", "colour": 1}, "unknown option 'colour'; known options: count, flag, maybe, mode"),
@@ -51,6 +51,6 @@ def test_strings_are_as_good_as_values(given: dict[str, Any], name: str, expecte
         ({"needed": "n", "names": True}, "option names=True: expected a list"),
     ],
 )
-def test_mistakes_are_named(given: dict[str, Any], message: str) -> None:
+def test_mistakes_are_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        parse_options(Example, given, context="test")
+        parse_options(Example, arguments, context="test")

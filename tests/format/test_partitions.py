@@ -22,19 +22,21 @@ def write_by_date(data: pa.Table, path: Path, **options: object) -> list[sawlog.
     return sawlog.write(data, path, format="deephaven_table", partition_by="Date", **options)  # type: ignore[arg-type]
 
 
-def left(path: Path) -> list[str]:
-    return sorted(str(one.relative_to(path)) for one in path.rglob("*") if one.is_file())
+def list_files(path: Path) -> list[str]:
+    return sorted(str(file_path.relative_to(path)) for file_path in path.rglob("*") if file_path.is_file())
 
 
 def test_a_table_is_spread_over_locations(tmp_path: Path) -> None:
     path = tmp_path / "Intraday" / "Market" / "Trades" / "w1"
-    made = write_by_date(pa.Table.from_batches(TRADES.to_batches(max_chunksize=2)), path)
-    assert sorted(os.path.relpath(one.path, path) for one in made) == [f"{date}/Trades" for date in sorted(set(DATES))]
-    found = sawlog.read(tmp_path / "Intraday")
-    assert found.select(["Date", "Px", "Sym"]).sort_by("Px").to_pydict() == TRADES.to_pydict()
+    locations = write_by_date(pa.Table.from_batches(TRADES.to_batches(max_chunksize=2)), path)
+    assert sorted(os.path.relpath(location.path, path) for location in locations) == [
+        f"{date}/Trades" for date in sorted(set(DATES))
+    ]
+    table = sawlog.read(tmp_path / "Intraday")
+    assert table.select(["Date", "Px", "Sym"]).sort_by("Px").to_pydict() == TRADES.to_pydict()
     assert sawlog.open(tmp_path / "Intraday", filters=[("Date", "=", "2024-01-02")]).count_rows() == 2
-    assert write_by_date(found, tmp_path / "again" / "Trades" / "w1")
-    assert sawlog.read(tmp_path / "again").equals(found)
+    assert write_by_date(table, tmp_path / "again" / "Trades" / "w1")
+    assert sawlog.read(tmp_path / "again").equals(table)
     assert write_by_date(TRADES.slice(3), path), "a location that is there is replaced, the others stay"
     assert sawlog.open(tmp_path / "Intraday").count_rows() == 4
 
@@ -48,8 +50,8 @@ def test_all_partitions_appear_or_none(tmp_path: Path) -> None:
         table = TRADES.set_column(0, "Date", pa.array(["2024-01-02", wrong, "x", "y"], pa.string()))
         with pytest.raises(sawlog.SchemaError, match=r"column 'Date', row 1: .* cannot name a partition"):
             write_by_date(table, tmp_path / "Trades" / "w1")
-    assert left(tmp_path) == []
-    assert not [one for one in tmp_path.rglob("*") if one.name.endswith(".sawlog-staged")]
+    assert list_files(tmp_path) == []
+    assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".sawlog-staged")]
 
 
 def test_what_cannot_tell_partitions_is_refused(tmp_path: Path) -> None:
@@ -74,8 +76,8 @@ def test_milvus_spreads_by_the_ids_of_partitions(tmp_path: Path) -> None:
     options = {"format": "milvus_binlog", "primary_key": "id", "timestamp": 5}
     sawlog.write(table, tmp_path / "root", partition_by="_partition", **options)
     with pytest.warns(UserWarning, match="all 2 segments"):
-        found = sawlog.read(tmp_path / "root", format="milvus_binlog", columns=["100", "_partition"])
-    assert found.rename_columns(table.schema.names).sort_by("id").to_pydict() == table.to_pydict()
+        result_table = sawlog.read(tmp_path / "root", format="milvus_binlog", columns=["100", "_partition"])
+    assert result_table.rename_columns(table.schema.names).sort_by("id").to_pydict() == table.to_pydict()
     with pytest.raises(sawlog.OptionError, match="Milvus numbers partitions, in '_partition'"):
         sawlog.write(table, tmp_path / "other", partition_by="id", **options)
     with pytest.raises(sawlog.SchemaError, match="no column '_partition'"):

@@ -45,13 +45,13 @@ def test_third_party_format_goes_through_every_verb(tmp_path: Path) -> None:
     path = tmp_path / "a.lines"
     done = run("-c", SCRIPT, str(path))
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert "lines" in found["formats"]
-    assert "leveldb_log" in found["formats"]
-    assert found["format"] == "lines"
-    assert found["rows"] == 4
-    assert found["total"] == path.stat().st_size
-    assert [(d["offset"], d["length"], d["kind"]) for d in found["damage"]] == [(13, 2, "shout")]
+    document = json.loads(done.stdout)
+    assert "lines" in document["formats"]
+    assert "leveldb_log" in document["formats"]
+    assert document["format"] == "lines"
+    assert document["rows"] == 4
+    assert document["total"] == path.stat().st_size
+    assert [(d["offset"], d["length"], d["kind"]) for d in document["damage"]] == [(13, 2, "shout")]
 
 
 def test_third_party_verb_and_spark_helper_are_found(tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_third_party_verb_and_spark_helper_are_found(tmp_path: Path) -> None:
     done = run("-m", "sawlog", "shout", str(path))
     assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
     assert "shout" in run("-m", "sawlog", "--help").stdout
-    asked = "import sawlog.spark; print(sawlog.spark.whisper('HUSH'), 'whisper' in dir(sawlog.spark))"
-    assert run("-c", asked).stdout == "hush True\n"
+    script = "import sawlog.spark; print(sawlog.spark.whisper('HUSH'), 'whisper' in dir(sawlog.spark))"
+    assert run("-c", script).stdout == "hush True\n"
     assert "AttributeError" in run("-c", "import sawlog.spark; sawlog.spark.nonsense").stderr
 
 
@@ -71,8 +71,8 @@ def test_third_party_view_of_a_database_is_found(tmp_path: Path) -> None:
         for key, value in {b"counter/a": b"\1", b"counter/b": b"\2", b"unit/a": b"m", b"x": b""}.items():
             database.put(key, value)
         database.delete(b"counter/b")
-    asked = ("cat", str(tmp_path / "db"), "--view", "counters", "-o", "history=true", "--json")
-    done = run("-m", "sawlog", *asked, "--columns", "name,unit,count,reason,operation")
+    arguments = ("cat", str(tmp_path / "db"), "--view", "counters", "-o", "history=true", "--json")
+    done = run("-m", "sawlog", *arguments, "--columns", "name,unit,count,reason,operation")
     assert done.returncode == 0, done.stderr
     assert [tuple(json.loads(line).values()) for line in done.stdout.splitlines()] == [
         ("a", "m", 1, None, "put"),

@@ -72,14 +72,14 @@ def test_a_directory_with_current_and_manifest_is_a_database(tmp_path: Path) -> 
     assert sawlog.open(tmp_path / "db", view="writes").format.name == "leveldb_log"
     assert sawlog.open(tmp_path / "db", format="leveldb_log").schema.names == ["record"]
     report = sawlog.verify(tmp_path / "db")
-    dead = {one.path for one in report.skipped if "MANIFEST" in one.reason}
+    dead = {file.path for file in report.skipped if "MANIFEST" in file.reason}
     data = {str(path) for path in (tmp_path / "db").iterdir() if path.suffix in (".ldb", ".log")}
     assert data - dead <= {file.path for file in report.files}
     with pytest.raises(OptionError, match="name leveldb_log"):
         dataset.watch()
     with pytest.warns(sawlog.DamageWarning, match="a table, to which the database has moved operations from its logs"):
         watch = sawlog.open(tmp_path / "db", format="leveldb_log").watch()
-    assert sum(one.num_rows for one in watch.look())
+    assert sum(batch.num_rows for batch in watch.look())
     (tmp_path / "db" / "CURRENT").unlink()
     assert sawlog.open(tmp_path / "db").format.name == "leveldb_database"
 
@@ -89,8 +89,8 @@ def test_several_databases_are_listed(tmp_path: Path, run: Run) -> None:
         database(tmp_path / "all" / name, 10)
     with pytest.raises(FormatError, match=r"2 databases: .*all/a, .*all/b; name one"):
         sawlog.open(tmp_path / "all")
-    found = json.loads(run("ls", tmp_path / "all", "--json").out)["parts"]
-    assert [(Path(one["path"]).name, one["rows"], one["state"]) for one in found] == [
+    parts = json.loads(run("ls", tmp_path / "all", "--json").out)["parts"]
+    assert [(Path(row["path"]).name, row["rows"], row["state"]) for row in parts] == [
         ("a", 9, "clean"),
         ("b", 9, "clean"),
     ]
@@ -100,11 +100,11 @@ def test_the_database_that_is_named_is_read_whatever_is_inside(tmp_path: Path, r
     outer = database(tmp_path / "db", 10)
     inner = database(tmp_path / "db" / "inner", 5)
     dataset = sawlog.open(tmp_path / "db")
-    assert {one.command for one in dataset.skipped if one.command} == {f"sawlog cat {tmp_path}/db/inner"}
-    assert not any(one.missed for one in dataset.skipped)  # who names a database does not mean one inside
+    assert {file.command for file in dataset.skipped if file.command} == {f"sawlog cat {tmp_path}/db/inner"}
+    assert not any(file.missed for file in dataset.skipped)  # who names a database does not mean one inside
     for path, truth in ((tmp_path / "db", outer), (tmp_path / "db" / "inner", inner)):
-        shown = run("cat", path, "--json")
-        assert (shown.code, len(shown.out.splitlines())) == (0, len(truth)), shown.err
+        result = run("cat", path, "--json")
+        assert (result.code, len(result.out.splitlines())) == (0, len(truth)), result.err
     sawlog.write(pa.table({"pk": [*range(9999)]}), tmp_path / "db" / "milvus", format="milvus_binlog")
     assert sawlog.open(tmp_path / "db").format.name == "leveldb_database"
 
@@ -117,8 +117,8 @@ def test_every_file_is_in_one_part(folder: Path) -> None:
 
 
 def test_commands_of_a_listing_show_the_rows(folder: Path, run: Run) -> None:
-    found = json.loads(run("ls", folder, "--json").out)["parts"]
-    assert [(str(Path(one["path"]).relative_to(folder)), one["format"], one["rows"]) for one in found] == [
+    parts = json.loads(run("ls", folder, "--json").out)["parts"]
+    assert [(str(Path(row["path"]).relative_to(folder)), row["format"], row["rows"]) for row in parts] == [
         (".", None, None),
         ("cols/N/T", "deephaven_table", 6),
         ("kafka.dump", "filodb_record", 13),
@@ -129,19 +129,19 @@ def test_commands_of_a_listing_show_the_rows(folder: Path, run: Run) -> None:
         ("logs/N.U.*", "deephaven_log", 3),
         ("milvus", "milvus_binlog", 3),
     ]
-    for one in found[1:]:
-        _, *words = shlex.split(one["command"])
-        shown = run(*words, "--json")
-        assert (shown.code, len(shown.out.splitlines())) == (0, one["rows"]), one["command"]
+    for row in parts[1:]:
+        _, *words = shlex.split(row["command"])
+        result = run(*words, "--json")
+        assert (result.code, len(result.out.splitlines())) == (0, row["rows"]), row["command"]
 
 
 def test_what_another_format_reads_is_named_by_each(folder: Path, run: Run) -> None:
     with pytest.warns(sawlog.DamageWarning) as caught:
         sawlog.read(folder)
-    said = " ".join(str(one.message) for one in caught)
+    text = " ".join(str(record.message) for record in caught)
     assert sawlog.open(folder).format.name == "deephaven_table"
     for command in ("cat {}/kv --format leveldb_database", "cat {}/milvus", "cat {}/logs --format leveldb_log"):
-        assert command.format(str(folder)) in said.replace("'", "")
+        assert command.format(str(folder)) in text.replace("'", "")
     assert " in 8 parts: " in run("verify", folder).out
     assert "8 parts, " in run("info", folder).out
     assert "sawlog ls" not in run("info", folder / "kv" / "000003.log").out
@@ -153,9 +153,9 @@ def test_commands_for_what_another_format_reads_work(tmp_path: Path, run: Run) -
         rows = pa.table({"pk": list(range(id))})
         sawlog.write(rows, tmp_path / "milvus", format="milvus_binlog", collection_id=id, first_id=id * 1000)
     skipped = sawlog.open(tmp_path).skipped
-    commands = {one.reason.partition(" by: ")[2] for one in skipped}
-    found = [run(*shlex.split(one)[1:], "--json") for one in sorted(commands)]
-    assert [(one.code, len(one.out.splitlines())) for one in found] == [(0, 101), (0, 102)], commands
+    commands = {file.reason.partition(" by: ")[2] for file in skipped}
+    results = [run(*shlex.split(command)[1:], "--json") for command in sorted(commands)]
+    assert [(result.code, len(result.out.splitlines())) for result in results] == [(0, 101), (0, 102)], commands
 
 
 def test_the_format_that_explains_most_bytes_is_read(tmp_path: Path) -> None:
@@ -178,10 +178,10 @@ def test_a_tree_explains_what_is_in_it_and_nothing_beside_it(tmp_path: Path) -> 
 
 def test_damage_and_unfinished_tails_are_listed(tmp_path: Path, run: Run) -> None:
     write_records(tmp_path / "000007.log", [b"x" * 100] * 9)
-    whole = (tmp_path / "000007.log").read_bytes()
-    (tmp_path / "000007.log").write_bytes(whole[:-1])
+    data = (tmp_path / "000007.log").read_bytes()
+    (tmp_path / "000007.log").write_bytes(data[:-1])
     assert "8 rows, tail" in run("ls", tmp_path).out
-    (tmp_path / "000007.log").write_bytes(whole[:300] + b"?" + whole[301:])
+    (tmp_path / "000007.log").write_bytes(data[:300] + b"?" + data[301:])
     assert "damaged" in run("ls", tmp_path).out
 
 
@@ -208,11 +208,11 @@ def check_commands(run: Run, path: Path) -> None:
     assert sum(map(rows_of_part, parts)) == verified["rows"], (rows, verified["paths"])
     intact = all(part["state"] in (None, "clean") or part["state"].startswith("tail") for part in parts)
     for command in printed:
-        shown = run(*shlex.split(command)[1:], "--json")
-        assert shown.code in ((0,) if intact else (0, 1, 4)), (command, shown.err)
-        assert f"  {command}\n" not in shown.err, "the hint names another command than this one"
+        result = run(*shlex.split(command)[1:], "--json")
+        assert result.code in ((0,) if intact else (0, 1, 4)), (command, result.err)
+        assert f"  {command}\n" not in result.err, "the hint names another command than this one"
         if rows.get(command) is not None and command.startswith("sawlog cat "):
-            assert len(shown.out.splitlines()) == rows[command], command
+            assert len(result.out.splitlines()) == rows[command], command
 
 
 def test_loose_files_above_others_of_their_format_are_listed_once(tmp_path: Path, run: Run) -> None:
@@ -266,11 +266,11 @@ def test_what_is_left_out_of_many_datasets_is_said_in_linear_time(names: Sequenc
     seconds = []
     for count in (10, 300, 2400):  # the first one imports
         files = [File(f"d/{number:06}/{name}", 10, False) for number in range(count) for name in names]
-        begun = time.process_time()
+        start_time = time.process_time()
         skipped = explain_unselected(
             load_formats()["deephaven_log"], [File("d/N.T.bin.1", 5, False)], files, Scan(is_format_named=True)
         )
-        seconds.append(time.process_time() - begun)
+        seconds.append(time.process_time() - start_time)
         assert [file.path for file in skipped] == [file.path for file in files]
     assert seconds[2] < 8 * 3 * seconds[1], f"{seconds[1]:.2f} s for 300, {seconds[2]:.2f} s for 2,400"
 

@@ -31,7 +31,7 @@ stream = (
     .option("maxOffsetsPerTrigger", 8)
     .load()
 )
-found = filodb_records(stream.select("topic", "partition", "offset", "value"), "value", "gauge")
+records = filodb_records(stream.select("topic", "partition", "offset", "value"), "value", "gauge")
 
 
 def store(batch: DataFrame, number: int) -> None:
@@ -44,7 +44,7 @@ def store(batch: DataFrame, number: int) -> None:
 
 
 query = (
-    found.writeStream.foreachBatch(store)
+    records.writeStream.foreachBatch(store)
     .option("checkpointLocation", f"{place}/checkpoint")
     .trigger(availableNow=True)
     .start()

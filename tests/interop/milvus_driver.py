@@ -88,11 +88,11 @@ class Driver:
 
     def etcd(self):
         """All keys of the embedded etcd, values in base64, through its JSON gateway."""
-        everything = {"key": base64.b64encode(b"\0").decode(), "range_end": base64.b64encode(b"\0").decode()}
+        whole_range = {"key": base64.b64encode(b"\0").decode(), "range_end": base64.b64encode(b"\0").decode()}
         for port in ports():
             try:
                 request = urllib.request.Request(
-                    f"http://127.0.0.1:{port}/v3/kv/range", json.dumps(everything).encode()
+                    f"http://127.0.0.1:{port}/v3/kv/range", json.dumps(whole_range).encode()
                 )
                 answer = json.load(urllib.request.urlopen(request, timeout=5))
             except (OSError, ValueError, HTTPException):  # not etcd's port
@@ -103,14 +103,14 @@ class Driver:
 
 
 def ports():
-    found = set()
+    port_numbers = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with open(table) as lines:
             for line in list(lines)[1:]:
                 parts = line.split()
                 if parts[3] == "0A":
-                    found.add(int(parts[1].rsplit(":", 1)[1], 16))
-    return sorted(found, key=lambda port: port != 2379)
+                    port_numbers.add(int(parts[1].rsplit(":", 1)[1], 16))
+    return sorted(port_numbers, key=lambda port: port != 2379)
 
 
 def main():

@@ -65,9 +65,9 @@ class RocksDB:
     def _make(self, name: str, *arguments: object) -> c_void_p:
         function = getattr(self._library, f"rocksdb_{name}")
         function.restype = c_void_p
-        made = c_void_p(function(*arguments))
+        handle = c_void_p(function(*arguments))
         assert self._error.value is None, self._error.value
-        return made
+        return handle
 
     def _call(self, name: str, *arguments: object) -> None:
         getattr(self._library, f"rocksdb_{name}")(*arguments, byref(self._error))
@@ -85,8 +85,8 @@ class RocksDB:
         """Write a table whose larger values are between its blocks."""
         table = self._make("sstfilewriter_create", self._make("envoptions_create"), self._options)
         writer = c_void_p.from_address(table.value or 0)
-        given = (c_uint64 * 64)(EMBEDDED_FROM)
-        self._method(OPEN, writer, byref(String(path.encode(), len(path))), given, c_int(0))
+        limits = (c_uint64 * 64)(EMBEDDED_FROM)
+        self._method(OPEN, writer, byref(String(path.encode(), len(path))), limits, c_int(0))
         for key, value in sorted(rows.items()):
             if isinstance(value, bytes):
                 self._call("sstfilewriter_put", table, key, c_size_t(len(key)), value, c_size_t(len(value)))
@@ -146,8 +146,8 @@ def drawn(dice: random.Random, prefix: str) -> dict[bytes, bytes | Columns]:
 
 def main(library: str, directory: str, seed: str) -> None:
     dice = random.Random(int(seed))
-    chosen = {"codec": dice.choice(CODECS), "checksum": dice.choice(CHECKSUMS), "index": dice.choice(INDEXES)}
-    database = RocksDB(library, OPTIONS.format(**chosen, apart=dice.choice(["true", "false"])))
+    settings = {"codec": dice.choice(CODECS), "checksum": dice.choice(CHECKSUMS), "index": dice.choice(INDEXES)}
+    database = RocksDB(library, OPTIONS.format(**settings, apart=dice.choice(["true", "false"])))
     database.open(f"{directory}/db")
     for number, prefix in enumerate(("a", "b", "a")):
         rows = drawn(dice, prefix)

@@ -29,22 +29,22 @@ class Database:
     def _make(self, name: str, *arguments: object) -> c_void_p:
         function = getattr(self._library, f"rocksdb_{name}")
         function.restype = c_void_p
-        made = c_void_p(function(*arguments))
+        handle = c_void_p(function(*arguments))
         assert self._error.value is None, self._error.value
-        return made
+        return handle
 
     def _call(self, name: str, *arguments: object) -> None:
         getattr(self._library, f"rocksdb_{name}")(*arguments, byref(self._error))
         assert self._error.value is None, self._error.value
 
     def put(self, key: bytes, stamp: int, value: bytes) -> None:
-        at = struct.pack("<Q", stamp)
-        sizes = [c_size_t(len(part)) for part in (key, at, value)]
-        self._call("put_with_ts", self._database, self._write, key, sizes[0], at, sizes[1], value, sizes[2])
+        timestamp = struct.pack("<Q", stamp)
+        sizes = [c_size_t(len(part)) for part in (key, timestamp, value)]
+        self._call("put_with_ts", self._database, self._write, key, sizes[0], timestamp, sizes[1], value, sizes[2])
 
     def delete(self, key: bytes, stamp: int) -> None:
-        at = struct.pack("<Q", stamp)
-        self._call("delete_with_ts", self._database, self._write, key, c_size_t(len(key)), at, c_size_t(8))
+        timestamp = struct.pack("<Q", stamp)
+        self._call("delete_with_ts", self._database, self._write, key, c_size_t(len(key)), timestamp, c_size_t(8))
 
     def flush(self) -> None:
         self._call("flush", self._database, self._make("flushoptions_create"))

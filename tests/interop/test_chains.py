@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 PLACES = {
     "ethereum": {"geth-1.17.10-leveldb": ["leveldb"], "geth-1.17.10-pebble": ["pebble"]},
     "cometbft": {"cometbft-0.38.17": []},
@@ -25,11 +25,11 @@ def test_blocks_of_a_new_database_are_what_the_node_shows(chain: str, tmp_path: 
     if shutil.which("go") is None:
         pytest.skip("there is no Go")
     program = tmp_path / "chain"
-    subprocess.run(["go", "build", "-o", str(program), "."], cwd=HERE / chain, check=True)
+    subprocess.run(["go", "build", "-o", str(program), "."], cwd=FOLDER / chain, check=True)
     for name, words in PLACES[chain].items():
         (tmp_path / name).mkdir()
         subprocess.run([str(program), *words, str(tmp_path / name)], check=True)
-    tests = str(HERE.parent / "leveldb_database" / f"test_{chain}.py")
+    tests = str(FOLDER.parent / "leveldb_database" / f"test_{chain}.py")
     environment = {**os.environ, "SAWLOG_CHAINS": str(tmp_path)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

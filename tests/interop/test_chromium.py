@@ -60,42 +60,46 @@ def left_open() -> Iterator[None]:
 def test_dfindexeddb_finds_the_same_keys() -> None:
     """It refuses values of V8's version 16, and leaves their records out."""
     record = importlib.import_module("dfindexeddb.indexeddb.chromium.record")
-    found = ours("indexed_db", DATABASE)
-    theirs = [one for one in record.FolderReader(DATABASE).GetRecords() if one.sequence_number in found]
+    rows = ours("indexed_db", DATABASE)
+    theirs = [record for record in record.FolderReader(DATABASE).GetRecords() if record.sequence_number in rows]
     assert len(theirs) > 1000
-    for one in theirs:
-        row = found[one.sequence_number]
-        assert row["kind"].startswith(KINDS[type(one.key).__name__])
-        prefix = one.key.key_prefix
+    for their_record in theirs:
+        row = rows[their_record.sequence_number]
+        assert row["kind"].startswith(KINDS[type(their_record.key).__name__])
+        prefix = their_record.key.key_prefix
         assert (row["database_id"] or 0) == prefix.database_id
         if prefix.object_store_id:
             assert row["object_store_id"] == prefix.object_store_id
-        if type(one.key).__name__ == "ExistsEntryKey" and row["operation"] == "put":
-            assert row["version"] == one.value
-    left = found.keys() - {one.sequence_number for one in theirs}
-    assert {found[one]["kind"] for one in left} <= {"record", "external_objects"}
+        if type(their_record.key).__name__ == "ExistsEntryKey" and row["operation"] == "put":
+            assert row["version"] == their_record.value
+    missing_numbers = rows.keys() - {their_record.sequence_number for their_record in theirs}
+    assert {rows[number]["kind"] for number in missing_numbers} <= {"record", "external_objects"}
 
 
 def plain(value: Any) -> Any:
     """What ccl_chromium_reader gives for JSON."""
     if isinstance(value, dict):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(getattr(one, "value", one)) for one in value]
+        return [plain(getattr(item, "value", item)) for item in value]
     return value
 
 
 def test_ccl_chromium_reader_finds_the_same_records() -> None:
     """It refuses 14 of 99 values, as of maps that hold maps, and takes -5 for -4."""
     reader = pytest.importorskip("ccl_chromium_reader.ccl_chromium_indexeddb", reason=NOT_ON_PYPI)
-    found = {number: row for number, row in ours("indexed_db", DATABASE).items() if row["kind"] == "record"}
+    rows = {number: row for number, row in ours("indexed_db", DATABASE).items() if row["kind"] == "record"}
     database = reader.WrappedIndexDB(DATABASE, DATABASE.with_suffix(".blob"))
     compared = 0
-    seen = set()
-    for store in (database[one.dbid_no][name] for one in database.database_ids for name in names(database, one)):
+    numbers = set()
+    for store in (
+        database[database_id.dbid_no][name]
+        for database_id in database.database_ids
+        for name in names(database, database_id)
+    ):
         for theirs in store.iterate_records(bad_deserializer_data_handler=lambda *_: None):
-            row = found[theirs.ldb_seq_no]
-            seen.add(theirs.ldb_seq_no)
+            row = rows[theirs.ldb_seq_no]
+            numbers.add(theirs.ldb_seq_no)
             assert row["object_store"] == store.name
             assert theirs.is_live == (row["operation"] == "put")
             if (
@@ -103,15 +107,15 @@ def test_ccl_chromium_reader_finds_the_same_records() -> None:
                 and "$" not in row["value"]
                 and isinstance(theirs.value, dict | list | str | int)
             ):
-                wanted = json.loads(row["value"])
-                assert plain(theirs.value) == (-4 if wanted == -5 else wanted)
+                document = json.loads(row["value"])
+                assert plain(theirs.value) == (-4 if document == -5 else document)
                 compared += 1
-    assert len(seen) >= len(found) - 14
+    assert len(numbers) >= len(rows) - 14
     assert compared > 30
 
 
-def names(database: Any, one: Any) -> list[str]:
-    return list(database[one.dbid_no].object_store_names)
+def names(database: Any, database_id: Any) -> list[str]:
+    return list(database[database_id.dbid_no].object_store_names)
 
 
 def test_ccl_chromium_reader_finds_the_same_items() -> None:
@@ -119,11 +123,15 @@ def test_ccl_chromium_reader_finds_the_same_items() -> None:
     reader = pytest.importorskip("ccl_chromium_reader.ccl_chromium_localstorage", reason=NOT_ON_PYPI)
     place = PROFILE / "Local Storage" / "leveldb"
     theirs = list(reader.LocalStoreDb(place).iter_all_records(include_deletions=True))
-    found = {number: row for number, row in ours("local_storage", place).items() if row["kind"] == "item"}
-    for one in theirs:
-        row = found.pop(one.leveldb_seq_number)
-        assert (row["storage_key"], row["key"], row["value"]) == (one.storage_key, one.script_key, one.value)
-    assert [row["key"] for row in found.values()] == ["lone"]
+    rows = {number: row for number, row in ours("local_storage", place).items() if row["kind"] == "item"}
+    for their_record in theirs:
+        row = rows.pop(their_record.leveldb_seq_number)
+        assert (row["storage_key"], row["key"], row["value"]) == (
+            their_record.storage_key,
+            their_record.script_key,
+            their_record.value,
+        )
+    assert [row["key"] for row in rows.values()] == ["lone"]
 
 
 def test_ccl_chromium_reader_finds_the_same_items_of_sessions() -> None:
@@ -131,19 +139,19 @@ def test_ccl_chromium_reader_finds_the_same_items_of_sessions() -> None:
     reader = pytest.importorskip("ccl_chromium_reader.ccl_chromium_sessionstorage", reason=NOT_ON_PYPI)
     place = PROFILE / "Session Storage"
     store = reader.SessionStoreDb(place)
-    found = {number: row for number, row in ours("session_storage", place).items() if row["kind"] == "item"}
+    rows = {number: row for number, row in ours("session_storage", place).items() if row["kind"] == "item"}
     for host in store.iter_hosts():
         for key, values in store.get_all_for_host(host).items():
-            for one in values:
-                row = found.pop(one.leveldb_sequence_number)
-                assert (row["storage_key"], row["key"], row["value"]) == (host, key, one.value)
-    assert {row["key"] for row in found.values()} <= {"lone", "gone"}
+            for value in values:
+                row = rows.pop(value.leveldb_sequence_number)
+                assert (row["storage_key"], row["key"], row["value"]) == (host, key, value.value)
+    assert {row["key"] for row in rows.values()} <= {"lone", "gone"}
 
 
 def installed() -> str:
     """Whichever Chromium is installed."""
-    found = ("/usr/lib/chromium/chromium", shutil.which("chromium"), shutil.which("google-chrome"))
-    chromium = next((one for one in found if one and os.path.exists(one)), None)
+    candidates = ("/usr/lib/chromium/chromium", shutil.which("chromium"), shutil.which("google-chrome"))
+    chromium = next((candidate for candidate in candidates if candidate and os.path.exists(candidate)), None)
     if chromium is None:
         pytest.skip("there is no Chromium")
     return chromium
@@ -169,12 +177,12 @@ def test_chromium_opens_a_repaired_database(change: Callable[[Path], None], tmp_
     shutil.copytree(DATABASE.with_suffix(".blob"), place / DATABASE.with_suffix(".blob").name)
     sawlog.repair(tmp_path / "IndexedDB" / DATABASE.name, place / DATABASE.name)
     truth = json.loads((PROFILE / "truth.json").read_text())["indexed_db"]
-    found = shown_by(chromium, tmp_path / "profile")
+    state = shown_by(chromium, tmp_path / "profile")
     for name in ("plain", "people", "nested", "key_values"):
-        assert found[name] == truth[name]
-    assert found["changes"] == {"b": {"third": 3}}
-    assert (found["coders"], found["next"]) == (["Ada", "Grace"], 3)
-    assert (found["wrapped"], found["blob"]) == (66000, "in a blob")
+        assert state[name] == truth[name]
+    assert state["changes"] == {"b": {"third": 3}}
+    assert (state["coders"], state["next"]) == (["Ada", "Grace"], 3)
+    assert (state["wrapped"], state["blob"]) == (66000, "in a blob")
 
 
 def shown_by(chromium: str, profile: Path) -> dict[str, Any]:
@@ -187,8 +195,8 @@ def shown_by(chromium: str, profile: Path) -> dict[str, Any]:
     finally:
         server.shutdown()
         server.server_close()
-    shown: dict[str, Any] = Pages.truth["repaired"]
-    return shown
+    state: dict[str, Any] = Pages.truth["repaired"]
+    return state
 
 
 @pytest.mark.parametrize(
@@ -196,9 +204,9 @@ def shown_by(chromium: str, profile: Path) -> dict[str, Any]:
 )
 def test_a_new_profile_is_what_its_pages_say(maker: str, tests: str, tmp_path: Path) -> None:
     """By whichever Chromium is installed."""
-    here, place = Path(__file__).parent, str(tmp_path / "profile")
-    subprocess.run([sys.executable, str(here / "chromium" / f"make_{maker}.py"), installed(), place], check=True)
-    tests = str(here.parent / "leveldb_database" / f"test_{tests}.py")
+    folder, place = Path(__file__).parent, str(tmp_path / "profile")
+    subprocess.run([sys.executable, str(folder / "chromium" / f"make_{maker}.py"), installed(), place], check=True)
+    tests = str(folder.parent / "leveldb_database" / f"test_{tests}.py")
     environment = {**os.environ, f"SAWLOG_{maker.upper().removesuffix('S')}": place}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -34,17 +34,17 @@ def decimals(digits: int, scale: int) -> list[Any]:
     return [*(Decimal(f"{number}e-{scale}") for number in numbers), None]
 
 
-def shown(value: Decimal) -> str:
+def show_decimal(value: Decimal) -> str:
     text = format(value, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def some(make: Any) -> list[Any]:
+def make_values(make: Any) -> list[Any]:
     return [*(make() for _ in range(ROWS - 1)), None]
 
 
 def texts() -> list[Any]:
-    return some(lambda: str(RANDOM.randint(-(10**30), 10**30) * 10 ** RANDOM.randrange(5)))
+    return make_values(lambda: str(RANDOM.randint(-(10**30), 10**30) * 10 ** RANDOM.randrange(5)))
 
 
 def mapping(values: Any) -> Any:
@@ -53,7 +53,7 @@ def mapping(values: Any) -> Any:
 
 def entries(show: Any) -> Any:
     def described(value: list[tuple[str, Any]]) -> str:
-        parts = (f"{key}={'null' if one is None else show(one)}" for key, one in sorted(value))
+        parts = (f"{key}={'null' if item is None else show(item)}" for key, item in sorted(value))
         return "{" + ", ".join(parts) + "}"
 
     return described
@@ -61,28 +61,35 @@ def entries(show: Any) -> Any:
 
 NANOS = 86_400 * 10**9
 COLUMNS: dict[str, tuple[str, str, str, pa.DataType, list[Any], Any]] = {
-    "Price": ("BigDecimal(10,2)", "BigDecimalCodec", "10,2", pa.decimal128(10, 2), decimals(10, 2), shown),
-    "Wide": ("BigDecimal(38,10)", "BigDecimalCodec", "38,10", pa.decimal128(38, 10), decimals(38, 10), shown),
-    "Wider": ("BigDecimal(60,5)", "BigDecimalCodec", "60,5", pa.decimal256(60, 5), decimals(59, 5), shown),
-    "Any": ("BigDecimal", "BigDecimalCodec", "", pa.string(), texts(), lambda value: shown(Decimal(value))),
+    "Price": ("BigDecimal(10,2)", "BigDecimalCodec", "10,2", pa.decimal128(10, 2), decimals(10, 2), show_decimal),
+    "Wide": ("BigDecimal(38,10)", "BigDecimalCodec", "38,10", pa.decimal128(38, 10), decimals(38, 10), show_decimal),
+    "Wider": ("BigDecimal(60,5)", "BigDecimalCodec", "60,5", pa.decimal256(60, 5), decimals(59, 5), show_decimal),
+    "Any": ("BigDecimal", "BigDecimalCodec", "", pa.string(), texts(), lambda value: show_decimal(Decimal(value))),
     "Whole": ("BigInteger(20)", "BigIntegerCodec", "20", pa.decimal128(20, 0), decimals(20, 0), str),
     "Integer": ("BigInteger", "BigIntegerCodec", "", pa.string(), texts(), lambda value: str(int(value))),
-    "Day": ("LocalDate", "LocalDateCodec", "", pa.date32(), some(lambda: RANDOM.randint(-700_000, 2_900_000)), str),
+    "Day": (
+        "LocalDate",
+        "LocalDateCodec",
+        "",
+        pa.date32(),
+        make_values(lambda: RANDOM.randint(-700_000, 2_900_000)),
+        str,
+    ),
     "Compact": (
         "LocalDate(Compact)",
         "LocalDateCodec",
         "Compact",
         pa.date32(),
-        some(lambda: RANDOM.randint(-700_000, 2_900_000)),
+        make_values(lambda: RANDOM.randint(-700_000, 2_900_000)),
         str,
     ),
-    "Time": ("LocalTime", "LocalTimeCodec", "", pa.time64("ns"), some(lambda: RANDOM.randrange(NANOS)), str),
+    "Time": ("LocalTime", "LocalTimeCodec", "", pa.time64("ns"), make_values(lambda: RANDOM.randrange(NANOS)), str),
     "Millis": (
         "LocalTime(3)",
         "LocalTimeCodec",
         "3",
         pa.time64("ns"),
-        some(lambda: RANDOM.randrange(NANOS) // 10**6 * 10**6),
+        make_values(lambda: RANDOM.randrange(NANOS) // 10**6 * 10**6),
         str,
     ),
     "Seconds": (
@@ -106,7 +113,7 @@ COLUMNS: dict[str, tuple[str, str, str, pa.DataType, list[Any], Any]] = {
         "ZonedDateTimeCodec",
         "",
         pa.timestamp("ns", "Europe/Berlin"),
-        some(lambda: RANDOM.randint(-(1 << 61), 1 << 61)),
+        make_values(lambda: RANDOM.randint(-(1 << 61), 1 << 61)),
         lambda value: f"{value} Europe/Berlin",
     ),
     "Bytes": (
@@ -130,7 +137,7 @@ COLUMNS: dict[str, tuple[str, str, str, pa.DataType, list[Any], Any]] = {
         "StringDoubleMapCodec",
         "",
         pa.map_(pa.string(), pa.float64()),
-        some(mapping(lambda: RANDOM.choice([None, 1.5, -0.0]))),
+        make_values(mapping(lambda: RANDOM.choice([None, 1.5, -0.0]))),
         entries(bits),
     ),
     "Floats": (
@@ -138,7 +145,7 @@ COLUMNS: dict[str, tuple[str, str, str, pa.DataType, list[Any], Any]] = {
         "StringFloatMapCodec",
         "",
         pa.map_(pa.string(), pa.float32()),
-        some(mapping(lambda: RANDOM.choice([None, 1.5, -0.25]))),
+        make_values(mapping(lambda: RANDOM.choice([None, 1.5, -0.25]))),
         entries(str),
     ),
     "Longs": (
@@ -146,7 +153,7 @@ COLUMNS: dict[str, tuple[str, str, str, pa.DataType, list[Any], Any]] = {
         "StringLongMapCodec",
         "",
         pa.map_(pa.string(), pa.int64()),
-        some(mapping(lambda: RANDOM.choice([None, -5, 1 << 60]))),
+        make_values(mapping(lambda: RANDOM.choice([None, -5, 1 << 60]))),
         entries(str),
     ),
     "Ints": (
@@ -154,7 +161,7 @@ COLUMNS: dict[str, tuple[str, str, str, pa.DataType, list[Any], Any]] = {
         "StringIntMapCodec",
         "",
         pa.map_(pa.string(), pa.int32()),
-        some(mapping(lambda: RANDOM.choice([None, -5]))),
+        make_values(mapping(lambda: RANDOM.choice([None, -5]))),
         entries(str),
     ),
     "Flags": (
@@ -162,7 +169,7 @@ COLUMNS: dict[str, tuple[str, str, str, pa.DataType, list[Any], Any]] = {
         "StringBooleanMapCodec",
         "",
         pa.map_(pa.string(), pa.bool_()),
-        some(mapping(lambda: RANDOM.choice([None, True, False]))),
+        make_values(mapping(lambda: RANDOM.choice([None, True, False]))),
         entries(lambda value: str(value).lower()),
     ),
     "Names": (
@@ -170,7 +177,7 @@ COLUMNS: dict[str, tuple[str, str, str, pa.DataType, list[Any], Any]] = {
         "StringStringMapCodec",
         "",
         pa.map_(pa.string(), pa.string()),
-        some(mapping(lambda: RANDOM.choice(["x", "é"]))),
+        make_values(mapping(lambda: RANDOM.choice(["x", "é"]))),
         entries(str),
     ),
     "Sizes": (
@@ -178,7 +185,7 @@ COLUMNS: dict[str, tuple[str, str, str, pa.DataType, list[Any], Any]] = {
         "SerializableCodec",
         "",
         pa.list_(pa.int32()),
-        some(lambda: [RANDOM.randint(-99, 99) for _ in range(RANDOM.randrange(4))]),
+        make_values(lambda: [RANDOM.randint(-99, 99) for _ in range(RANDOM.randrange(4))]),
         str,
     ),
     "Prices": (
@@ -186,7 +193,7 @@ COLUMNS: dict[str, tuple[str, str, str, pa.DataType, list[Any], Any]] = {
         "SerializableCodec",
         "",
         pa.list_(pa.float64()),
-        some(lambda: [RANDOM.random() for _ in range(RANDOM.randrange(4))]),
+        make_values(lambda: [RANDOM.random() for _ in range(RANDOM.randrange(4))]),
         lambda value: str(list(map(bits, value))),
     ),
 }
@@ -211,18 +218,19 @@ def run(*arguments: str) -> None:
 
 
 def test_deephaven_decodes_and_encodes_the_same(jars: Path, tmp_path: Path) -> None:
-    types = {name: given[0] for name, given in COLUMNS.items()}
-    table = pa.table({name: pa.array(given[4], given[3]) for name, given in COLUMNS.items()})
+    types = {name: column[0] for name, column in COLUMNS.items()}
+    table = pa.table({name: pa.array(column[4], column[3]) for name, column in COLUMNS.items()})
     sawlog.write(table, tmp_path / "t", format="deephaven_table", column_version=2, types=types)
     lines = [
-        f"{name}\t{given[1]}\t{given[2]}\t{parse_type(given[0], name).slot_width}" for name, given in COLUMNS.items()
+        f"{name}\t{column[1]}\t{column[2]}\t{parse_type(column[0], name).slot_width}"
+        for name, column in COLUMNS.items()
     ]
     (tmp_path / "columns.txt").write_text("\n".join(lines))
     program = Path(__file__).with_name("Codecs.java")
     run("-cp", f"{jars}/*", str(program), str(tmp_path))
-    found: dict[str, list[str]] = {name: [] for name in COLUMNS}
+    decoded_lines: dict[str, list[str]] = {name: [] for name in COLUMNS}
     for line in (tmp_path / "described.txt").read_text().split("\n")[:-1]:
         name, _, text = line.partition("\t")
-        found[name].append(text)
+        decoded_lines[name].append(text)
     for name, (_, _, _, _, values, show) in COLUMNS.items():
-        assert found[name] == ["null" if value is None else show(value) for value in values], name
+        assert decoded_lines[name] == ["null" if value is None else show(value) for value in values], name

@@ -30,11 +30,11 @@ def test_backups_are_what_rocksdb_held(library: Path, seed: int, tmp_path: Path)
     tmp_path.joinpath("backup").mkdir()
     command = ["java", "-cp", str(library), str(PROGRAM), str(tmp_path), str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    held: dict[int, dict[bytes, bytes]] = {}
+    state: dict[int, dict[bytes, bytes]] = {}
     for number, key, value in (line.split("\t") for line in done.stdout.splitlines()):
-        held.setdefault(int(number), {})[bytes.fromhex(key)] = bytes.fromhex(value)
-    assert held
-    for number, answers in held.items():
+        state.setdefault(int(number), {})[bytes.fromhex(key)] = bytes.fromhex(value)
+    assert state
+    for number, answers in state.items():
         assert read_live_state(tmp_path / "backup", "default", backup=number) == answers
         report = sawlog.verify(tmp_path / "backup", format="leveldb_database", backup=number)
         assert not report.damaged
@@ -66,19 +66,19 @@ def test_directories_are_what_rocksdb_held(seed: int, tmp_path: Path) -> None:
             database.put(key, dice.randbytes(dice.randrange(200)))
         if dice.random() < 0.02:
             database.flush(True)
-    held = dict(database.items())
+    state = dict(database.items())
     shutil.copytree(home.parent, tmp_path / "copies")
     database.close()
     shutil.rmtree(home.parent)
     copy = tmp_path / "copies" / "db"
-    given = {"paths": list(tmp_path.glob("copies/tables*"))} if has_paths else {}
-    assert read_live_state(copy, "default", **given) == held
-    report = sawlog.verify(copy, format="leveldb_database", **given)
+    settings = {"paths": list(tmp_path.glob("copies/tables*"))} if has_paths else {}
+    assert read_live_state(copy, "default", **settings) == state
+    report = sawlog.verify(copy, format="leveldb_database", **settings)
     assert not report.damaged
     assert not report.incomplete
     if has_logs:
         shutil.rmtree(tmp_path / "copies" / "db-logs")
-        assert sawlog.verify(copy, format="leveldb_database", **given).incomplete
+        assert sawlog.verify(copy, format="leveldb_database", **settings).incomplete
 
 
 @pytest.fixture(scope="module")
@@ -99,10 +99,10 @@ def test_directories_are_what_pebble_held(pebble: Path, case: str, seed: int, tm
     command = [str(pebble), str(first), case, str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     rows = (line.split("\t") for line in done.stdout.splitlines())
-    held = {bytes.fromhex(key): bytes.fromhex(value) for key, value in rows}
+    state = {bytes.fromhex(key): bytes.fromhex(value) for key, value in rows}
     first.rename(tmp_path / "copies")
     copy = tmp_path / "copies" / "db"
-    assert read_live_state(copy, "default") == held
+    assert read_live_state(copy, "default") == state
     report = sawlog.verify(copy, format="leveldb_database")
     assert not report.damaged
     assert not report.incomplete
@@ -110,4 +110,4 @@ def test_directories_are_what_pebble_held(pebble: Path, case: str, seed: int, tm
     if objects:
         tmp_path.joinpath("copies", "remote").rename(tmp_path / "moved")
         assert sawlog.verify(copy, format="leveldb_database").incomplete
-        assert read_live_state(copy, "default", paths=tmp_path / "moved") == held
+        assert read_live_state(copy, "default", paths=tmp_path / "moved") == state

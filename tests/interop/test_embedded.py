@@ -34,17 +34,17 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def columns(entity: bytes) -> Columns:
     """The columns of an entity in the version where all values are in their places."""
-    version, at = decode_varint(entity, 0)
+    version, offset = decode_varint(entity, 0)
     assert version == 1
-    count, at = decode_varint(entity, at)
+    count, offset = decode_varint(entity, offset)
     names, sizes = [], []
     for _ in range(count):
-        size, at = decode_varint(entity, at)
-        names.append(entity[at : at + size])
-        size, at = decode_varint(entity, at + size)
+        size, offset = decode_varint(entity, offset)
+        names.append(entity[offset : offset + size])
+        size, offset = decode_varint(entity, offset + size)
         sizes.append(size)
-    ends = [at + sum(sizes[: number + 1]) for number in range(count)]
-    assert [at, *ends][-1] == len(entity)
+    ends = [offset + sum(sizes[: number + 1]) for number in range(count)]
+    assert [offset, *ends][-1] == len(entity)
     return [(name, entity[end - size : end]) for name, size, end in zip(names, sizes, ends, strict=True)]
 
 
@@ -77,8 +77,8 @@ def test_what_rocksdb_answers(library: Path, seed: int, tmp_path: Path) -> None:
     answers = [(bytes.fromhex(key), bytes.fromhex(value)) for kind, _, key, _, value in lines if kind == "answer"]
     newest = {key: value for rows in written.values() for key, value in rows.items()}
     for row, (key, value) in zip(live, answers, strict=True):
-        found = content(row)
+        answer = content(row)
         assert row["key"] == key
-        assert (found if isinstance(found, bytes) else dict(found).get(b"", b"")) == value
-        assert isinstance(found, bytes) or found == newest[key]
+        assert (answer if isinstance(answer, bytes) else dict(answer).get(b"", b"")) == value
+        assert isinstance(answer, bytes) or answer == newest[key]
     assert not sawlog.verify(tmp_path / "db", format="leveldb_database").damaged

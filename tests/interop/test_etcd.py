@@ -33,7 +33,7 @@ def coded(value: str) -> str:
     return base64.b64encode(value.encode()).decode()
 
 
-def held(directory: Path) -> dict[str, str]:
+def read_state(directory: Path) -> dict[str, str]:
     """Values in base64 by key, as they are read from the files of a server that does not run."""
     database = find_database(str(directory), Storage())
     assert database is not None
@@ -118,7 +118,7 @@ def test_keys_of_a_killed_server_are_those_that_it_had(seed: int, snapshots: int
             expected = server.dump()
             assert len(expected) > 50
             server.kill()
-        assert held(directory) == expected
+        assert read_state(directory) == expected
 
 
 def test_a_server_that_was_stopped_and_its_snapshot(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_server_that_was_stopped_and_its_snapshot(tmp_path: Path) -> None:
             workload.step()
         expected = server.dump()
         server.do("snapshot", path=str(tmp_path / "saved.db"))
-    assert held(tmp_path / "data") == expected
+    assert read_state(tmp_path / "data") == expected
     member = read_member(str(tmp_path / "saved.db"), Storage())
     assert {key.decode() for key in member.store.values} == expected.keys()
 

@@ -22,7 +22,7 @@ from sawlog.filodb.values import find_shards
 pytestmark = pytest.mark.interop
 
 ARTIFACTS = ("com.typesafe:config:1.4.3", "org.lz4:lz4-java:1.8.0")
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 KEYS = ("_ws_", "_ns_", "job", "instance")
 TIMESTAMP = 1_700_000_000_000
 ROWS = 1500
@@ -36,12 +36,12 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Any:
         command = ["mvn", "--quiet", "--batch-mode", "dependency:copy", f"-Dartifact={artifact}"]
         subprocess.run([*command, f"-DoutputDirectory={place}"], check=True)
     path = ":".join([str(place), *map(str, place.glob("*.jar"))])
-    sources = [str(HERE / f"{name}.java") for name in ("FiloRecords", "ConfigHashes")]
+    sources = [str(FOLDER / f"{name}.java") for name in ("FiloRecords", "ConfigHashes")]
     subprocess.run(["javac", "-d", str(place), "-cp", path, *sources], check=True)
 
-    def run(program: str, *arguments: object, given: str = "") -> list[str]:
+    def run(program: str, *arguments: object, text: str = "") -> list[str]:
         command = ["java", "-cp", path, program, *map(str, arguments)]
-        done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
@@ -77,10 +77,10 @@ def histogram(dice: random.Random) -> Histogram:
     return Histogram(buckets, tuple(values), xor)
 
 
-def shown(one: Histogram) -> str:
-    blob = one.encode()
+def show_histogram(histogram: Histogram) -> str:
+    blob = histogram.encode()
     size = int.from_bytes(blob[1:3], "little")
-    texts = [",".join(map(bits, numbers)) for numbers in (one.values, one.buckets.tops)]
+    texts = [",".join(map(bits, numbers)) for numbers in (histogram.values, histogram.buckets.tops)]
     return f"h{blob[0]}|{blob[3 : 3 + size].hex()}|{texts[0]}|{texts[1]}"
 
 
@@ -102,16 +102,16 @@ def value(kind: str, dice: random.Random) -> Any:
     }[kind]
 
 
-def text_of(kind: str, one: Any) -> str:
+def text_of(kind: str, value: Any) -> str:
     if kind == "map":
-        return "m" + ",".join(f"{key.encode().hex()}:{item.encode().hex()}" for key, item in one)
+        return "m" + ",".join(f"{key.encode().hex()}:{item.encode().hex()}" for key, item in value)
     if kind == "string":
-        return "x" + one.encode().hex()
+        return "x" + value.encode().hex()
     if kind == "hist":
-        return shown(one)
+        return show_histogram(value)
     if kind == "br":
-        return "/".join(text_of(inner, one[name]) for name, inner in NESTED.items())
-    return bits(one) if kind == "double" else str(one)
+        return "/".join(text_of(inner, value[name]) for name, inner in NESTED.items())
+    return bits(value) if kind == "double" else str(value)
 
 
 def schema_of(dice: random.Random) -> tuple[Schemas, list[str], list[str]]:
@@ -123,9 +123,11 @@ def schema_of(dice: random.Random) -> tuple[Schemas, list[str], list[str]]:
             for n in range(dice.randrange(1, 6))
         ),
     ]
-    data = [f"{one}:{{counter=false,delta=true}}" if one.endswith("hist") else one for one in data]
-    data = [f"{one}:detectDrops=true" if one.endswith("double") and dice.random() < 0.5 else one for one in data]
-    names = [one.partition(":")[0] for one in data if one.endswith(":br")]
+    data = [f"{column}:{{counter=false,delta=true}}" if column.endswith("hist") else column for column in data]
+    data = [
+        f"{column}:detectDrops=true" if column.endswith("double") and dice.random() < 0.5 else column for column in data
+    ]
+    names = [column.partition(":")[0] for column in data if column.endswith(":br")]
     nested = {name: {"columns": [f"{inner}:{kind}" for inner, kind in NESTED.items()]} for name in names}
     keys = [f"p{n}:{dice.choice(['string', 'long', 'int'])}" for n in range(dice.randrange(3))] + ["tags:map"]
     definition = {
@@ -137,20 +139,20 @@ def schema_of(dice: random.Random) -> tuple[Schemas, list[str], list[str]]:
 
 def as_column(kind: str, values: list[Any]) -> pa.Array:
     if kind == "br":
-        fields = [as_column(inner, [one[name] for one in values]) for name, inner in NESTED.items()]
+        fields = [as_column(inner, [value[name] for value in values]) for name, inner in NESTED.items()]
         return pa.StructArray.from_arrays(fields, list(NESTED))
     if kind == "map":
         return pa.array(values, pa.map_(pa.string(), pa.string()))
     if kind == "hist":
-        made = [
+        items = [
             {
-                "tops": list(one.buckets.tops),
-                "values": list(one.values),
-                "buckets": one.encode()[:1] + one.buckets.definition,
+                "tops": list(value.buckets.tops),
+                "values": list(value.values),
+                "buckets": value.encode()[:1] + value.buckets.definition,
             }
-            for one in values
+            for value in values
         ]
-        return pa.array(made)
+        return pa.array(items)
     types = {
         "ts": pa.timestamp("ms", "UTC"),
         "int": pa.int32(),
@@ -161,9 +163,9 @@ def as_column(kind: str, values: list[Any]) -> pa.Array:
     return pa.array(values, types[kind])
 
 
-def close(one: str, other: str) -> bool:
+def close(line: str, expected_line: str) -> bool:
     """Whether two lines are equal, but for the last bit of tops: `Math.pow` and `Math.exp` may be one off."""
-    for a, b in zip(one.split("\t"), other.split("\t"), strict=True):
+    for a, b in zip(line.split("\t"), expected_line.split("\t"), strict=True):
         if a == b:
             continue
         if not a.startswith("h") or a.split("|")[:3] != b.split("|")[:3]:
@@ -181,16 +183,16 @@ def test_records_of_random_schemas_both_ways(java: Any, tmp_path: Path, seed: in
     schemas, data, keys = schema_of(dice)
     schema = schemas["s"]
     assert java("FiloRecords", "id", ";".join(data), ";".join(keys)) == [str(schema.schema_id)]
-    columns = [one.split(":")[:2] for one in (keys if records == "partkeys" else [*data, *keys])]
+    columns = [column.split(":")[:2] for column in (keys if records == "partkeys" else [*data, *keys])]
     rows = [[value(kind, dice) for _, kind in columns] for _ in range(ROWS)]
-    lines = ["\t".join(text_of(kind, one) for (_, kind), one in zip(columns, row, strict=True)) for row in rows]
+    lines = ["\t".join(text_of(kind, item) for (_, kind), item in zip(columns, row, strict=True)) for row in rows]
     table = pa.table(
         {name: as_column(kind, [row[n] for row in rows]) for n, (name, kind) in enumerate(columns)},
     )
     start = 0 if records == "partkeys" else len(data)
     layout = (",".join(kind for _, kind in columns), start, schema.schema_id, ",".join(KEYS))
-    for whole in (False, True):
-        ours = tmp_path / f"ours-{whole}.container"
+    for is_whole in (False, True):
+        ours = tmp_path / f"ours-{is_whole}.container"
         sawlog.write(
             table,
             ours,
@@ -199,14 +201,14 @@ def test_records_of_random_schemas_both_ways(java: Any, tmp_path: Path, seed: in
             table="s",
             records=records,
             container_size=16384,
-            whole=whole,
+            whole=is_whole,
             container_timestamp=TIMESTAMP,
         )
-        found = java("FiloRecords", "read", ours, 16384 if whole else 0, *layout)
-        assert len(found) == ROWS
-        assert all(map(close, found, lines))
+        lines_read = java("FiloRecords", "read", ours, 16384 if is_whole else 0, *layout)
+        assert len(lines_read) == ROWS
+        assert all(map(close, lines_read, lines))
     theirs = tmp_path / "theirs.container"
-    java("FiloRecords", "write", theirs, 16384, *layout, given="\n".join(lines) + "\n")
+    java("FiloRecords", "write", theirs, 16384, *layout, text="\n".join(lines) + "\n")
     assert theirs.read_bytes() == (tmp_path / "ours-True.container").read_bytes()
     options: dict[str, Any] = {"schema": schemas, "table": "s", "records": records}
     back = sawlog.read(theirs, verify_hashes=True, **options)
@@ -229,8 +231,10 @@ def test_shards_are_those_of_the_jvm(java: Any) -> None:
     maps = pa.array([list(labels.items()) for _, labels in rows], pa.map_(pa.string(), pa.string()))
     for count, spread in ((1, 0), (64, 3), (256, 8), (1024, 0)):
         lines = [f"{text_of('string', a)[1:]}\t{text_of('map', b.items())[1:]}\t{count}\t{spread}" for a, b in rows]
-        found = java("FiloRecords", "shards", given="\n".join(lines) + "\n")
-        assert found == list(map(str, find_shards(metrics, maps, count, spread, make_default_partition()).to_pylist()))
+        lines_read = java("FiloRecords", "shards", text="\n".join(lines) + "\n")
+        assert lines_read == list(
+            map(str, find_shards(metrics, maps, count, spread, make_default_partition()).to_pylist())
+        )
 
 
 def test_tops_are_those_of_the_jvm(java: Any, tmp_path: Path) -> None:
@@ -239,14 +243,14 @@ def test_tops_are_those_of_the_jvm(java: Any, tmp_path: Path) -> None:
     multipliers = [1.1, 1.5, 2.0, *(dice.uniform(1.01, 4) for _ in range(20))]
     shapes = [(dice.choice([1.0, 2.0, 0.001, 5.0]), dice.choice(multipliers)) for _ in range(60)]
     rows = [Histogram(Buckets.geometric(first, by, 80), tuple(range(80))) for first, by in shapes]
-    lines = ["\t".join([str(TIMESTAMP), shown(one), "m"]) for one in rows]
+    lines = ["\t".join([str(TIMESTAMP), show_histogram(row), "m"]) for row in rows]
     path = tmp_path / "a.container"
     layout = ("ts,hist,map", 2, 1, ",".join(KEYS))
-    java("FiloRecords", "write", path, 1 << 18, *layout, given="\n".join(lines) + "\n")
-    found = java("FiloRecords", "read", path, 0, *layout)
+    java("FiloRecords", "write", path, 1 << 18, *layout, text="\n".join(lines) + "\n")
+    lines_read = java("FiloRecords", "read", path, 0, *layout)
     pairs = [
         (int(theirs, 16), int(ours, 16))
-        for line, mine in zip(found, lines, strict=True)
+        for line, mine in zip(lines_read, lines, strict=True)
         for theirs, ours in zip(
             line.split("\t")[1].split("|")[3].split(","), mine.split("\t")[1].split("|")[3].split(","), strict=True
         )
@@ -258,7 +262,7 @@ def test_tops_are_those_of_the_jvm(java: Any, tmp_path: Path) -> None:
 
 
 def test_parameters_hash_alike(java: Any) -> None:
-    cases = json.loads((HERE.parent / "filodb_record" / "config_hashes.json").read_text("utf-8"))["cases"]
-    found = java("ConfigHashes", given="\n".join(case["params"].replace("\n", "\\n") for case in cases) + "\n")
-    assert found == [str(case["config_hash"]) for case in cases]
+    cases = json.loads((FOLDER.parent / "filodb_record" / "config_hashes.json").read_text("utf-8"))["cases"]
+    hashes = java("ConfigHashes", text="\n".join(case["params"].replace("\n", "\\n") for case in cases) + "\n")
+    assert hashes == [str(case["config_hash"]) for case in cases]
     assert hash_params({}) == 70602

@@ -63,11 +63,11 @@ def send(address: str, table: pa.Table, place: Path, topic: str = TOPIC) -> int:
         future.result(60)
     producer = Producer({"bootstrap.servers": address})
     flat = table.combine_chunks()
-    found = find_shards(flat["_metric_"].chunk(0), flat["tags"].chunk(0), SHARDS, 1, make_default_partition())
+    shards = find_shards(flat["_metric_"].chunk(0), flat["tags"].chunk(0), SHARDS, 1, make_default_partition())
     sent = 0
     for shard in range(SHARDS):
         path = place / f"{shard}.container"
-        part = table.filter(pc.equal(found, shard))
+        part = table.filter(pc.equal(shards, shard))
         # Full containers as the whole arrays that FiloDB sends, of the size that it has by default in tests.
         sawlog.write(part, path, format="filodb_record", table="gauge", container_size=64 << 10, whole=True)
         data = path.read_bytes()
@@ -132,20 +132,22 @@ def test_poison_is_put_aside_by_its_place(broker: str, tmp_path: Path) -> None:
             expected.append(("poisoned", number % 2, number // 2, kind))
     assert producer.flush(60) == 0
     stream("kafka_quarantine.py", broker, tmp_path)
-    found = ds.dataset(tmp_path / "quarantine", format="parquet", exclude_invalid_files=True).to_table().to_pylist()
-    assert len(expected) == 5
-    assert sorted((one["topic"], one["partition"], one["offset"], one["damage"][0]["kind"]) for one in found) == sorted(
-        expected
+    result_values = (
+        ds.dataset(tmp_path / "quarantine", format="parquet", exclude_invalid_files=True).to_table().to_pylist()
     )
+    assert len(expected) == 5
+    assert sorted(
+        (row["topic"], row["partition"], row["offset"], row["damage"][0]["kind"]) for row in result_values
+    ) == sorted(expected)
     samples = ds.dataset(tmp_path / "samples", format="parquet", exclude_invalid_files=True)
     assert samples.count_rows() == sum(rows for _, rows, _ in values.values())
     # Who has the place has the value.
     consumer = Consumer({"bootstrap.servers": broker, "group.id": "finder"})
-    for one in found:
-        consumer.assign([TopicPartition(one["topic"], one["partition"], one["offset"])])
+    for row in result_values:
+        consumer.assign([TopicPartition(row["topic"], row["partition"], row["offset"])])
         message = consumer.poll(60)
         assert message is not None
-        assert message.value() == values[2 * one["offset"] + one["partition"]][0]
+        assert message.value() == values[2 * row["offset"] + row["partition"]][0]
     consumer.close()
 
 
@@ -153,27 +155,27 @@ def test_what_is_sent_is_read(broker: str, tmp_path: Path) -> None:
     table = samples()
     assert send(broker, table, tmp_path) > 2 * SHARDS
     stream("kafka_stream.py", broker, tmp_path)
-    found = (
+    rows = (
         ds.dataset(tmp_path / "samples", format="parquet", exclude_invalid_files=True).to_table().sort_by("timestamp")
     )
-    assert found["timestamp"].cast(pa.timestamp("ms", "UTC")).to_pylist() == table["timestamp"].to_pylist()
-    assert found["value"].to_pylist() == table["value"].to_pylist()
-    assert found["_metric_"].to_pylist() == table["_metric_"].to_pylist()
-    assert [dict(tags) for tags in found["tags"].to_pylist()] == [dict(tags) for tags in table["tags"].to_pylist()]
+    assert rows["timestamp"].cast(pa.timestamp("ms", "UTC")).to_pylist() == table["timestamp"].to_pylist()
+    assert rows["value"].to_pylist() == table["value"].to_pylist()
+    assert rows["_metric_"].to_pylist() == table["_metric_"].to_pylist()
+    assert [dict(tags) for tags in rows["tags"].to_pylist()] == [dict(tags) for tags in table["tags"].to_pylist()]
     flat = table.combine_chunks()
     columns = {name: flat[name].chunk(0) for name in ("_metric_", "tags")}
-    assert found["_hash"].to_pylist() == hash_series(columns, Schemas.built_in()["gauge"]).to_pylist()
-    assert set(found["partition"].to_pylist()) <= set(range(SHARDS))
+    assert rows["_hash"].to_pylist() == hash_series(columns, Schemas.built_in()["gauge"]).to_pylist()
+    assert set(rows["partition"].to_pylist()) <= set(range(SHARDS))
 
 
 def test_a_topic_is_read_as_a_path(broker: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     table = samples()
     sent = send(broker, table, tmp_path, "path")
     topic = f"kafka://{broker}/path"
-    found = sawlog.read(topic, provenance=True).sort_by("timestamp")
-    assert found["timestamp"].to_pylist() == table["timestamp"].to_pylist()
-    assert found["value"].to_pylist() == table["value"].to_pylist()
-    assert len(found["_file"].unique()) == sent
+    rows = sawlog.read(topic, provenance=True).sort_by("timestamp")
+    assert rows["timestamp"].to_pylist() == table["timestamp"].to_pylist()
+    assert rows["value"].to_pylist() == table["value"].to_pylist()
+    assert len(rows["_file"].unique()) == sent
     assert main(["verify", topic]) == 0
     capfd.readouterr()
     assert main(["cat", topic, "--columns", "value", "--json"]) == 0

@@ -26,10 +26,12 @@ HOSTILE = "</script><script>document.title='owned'</script>"
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", reason="the extra `interop`")
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    assert found is not None, "Chromium is needed to look at pages: no chromium on PATH (Debian: apt install chromium)"
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    assert program is not None, (
+        "Chromium is needed to look at pages: no chromium on PATH (Debian: apt install chromium)"
+    )
     with playwright.sync_playwright() as running:
-        launched = running.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        launched = running.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield launched
         launched.close()
 
@@ -43,8 +45,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     log = place / "000005.log"
     sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), log, format="leveldb_log")
     data = bytearray(log.read_bytes())
-    for at in (100_000, 1_200_000, 2_000_000):
-        data[at] ^= 0x10
+    for offset in (100_000, 1_200_000, 2_000_000):
+        data[offset] ^= 0x10
     log.write_bytes(data[:-100])
     count = 30_000
     times = np.cumsum(dice.exponential(20, count))
@@ -58,23 +60,23 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         }
     )
     sawlog.write(trades, place / "trades.bin", format="deephaven_log")
-    made = {}
+    pages_by_name = {}
     directory = place / "directory"
     directory.mkdir()
     for number in (3, 4):
         shutil.copy(log, directory / f"00000{number}.log")
     (directory / "000001.ldb").write_bytes(b"not read")
-    for name, path, more in (
+    for name, path, arguments in (
         ("damaged", log, ()),
         ("times", place / "trades.bin", ("--option", "timestamp_columns=time=us")),
         ("directory", directory, ("--format", "leveldb_log")),
         ("database", SHOP, ()),
     ):
-        made[name] = place / f"{name}.html"
-        assert main(["map", str(path), "--output", str(made[name]), *more]) == (
+        pages_by_name[name] = place / f"{name}.html"
+        assert main(["map", str(path), "--output", str(pages_by_name[name]), *arguments]) == (
             0 if name in ("times", "database") else 1
         )
-    return made
+    return pages_by_name
 
 
 @pytest.fixture
@@ -157,12 +159,12 @@ def eventually(page: Any, condition: str) -> None:
 
 def test_zoom_by_keys_wheel_and_buttons(load: Any) -> None:
     page = load("times")
-    whole = view(page)
+    view_before = view(page)
     page.focus("#view")
     page.keyboard.press("+")
-    assert view(page)[1] - view(page)[0] == pytest.approx((whole[1] - whole[0]) / 2)
+    assert view(page)[1] - view(page)[0] == pytest.approx((view_before[1] - view_before[0]) / 2)
     page.keyboard.press("ArrowRight")
-    assert view(page)[0] > whole[0]
+    assert view(page)[0] > view_before[0]
     for _ in range(14):
         page.keyboard.press("+")
     page.keyboard.press("n")
@@ -170,25 +172,25 @@ def test_zoom_by_keys_wheel_and_buttons(load: Any) -> None:
     assert view(page)[1] - view(page)[0] < 500
     assert "Row at byte" in page.inner_text("#place")
     page.keyboard.press("Home")
-    assert view(page) == whole
+    assert view(page) == view_before
     page.hover("#view")
     before = page.evaluate("scrollY")
     page.mouse.wheel(0, 300)
     eventually(page, f"scrollY > {before}")
-    assert view(page) == whole, "the wheel scrolls the page"
+    assert view(page) == view_before, "the wheel scrolls the page"
     page.hover("#view")
     page.keyboard.down("Control")
     page.mouse.wheel(0, -300)
     page.keyboard.up("Control")
     eventually(page, "state.to - state.from < state.file.size")
     page.click("text=Whole file")
-    assert view(page) == whole
+    assert view(page) == view_before
 
 
 def test_damage_leads_to_its_bytes(load: Any, pages: dict[str, Path]) -> None:
     page = load("damaged")
     damages = sawlog.verify(pages["damaged"].with_name("000005.log")).files[0].damages
-    number, damage = next((i, one) for i, one in enumerate(damages) if one.kind == "checksum_mismatch")
+    number, damage = next((i, damage) for i, damage in enumerate(damages) if damage.kind == "checksum_mismatch")
     page.click(f"{PLACES} >> nth={number}")
     assert f"Damage at byte {damage.offset:,}" in page.inner_text("#place")
     assert damage.detail in page.inner_text("#hex")
@@ -274,7 +276,7 @@ def test_charts_have_keys_hover_text_and_a_table(load: Any) -> None:
 def test_charts_of_bytes_without_rows_say_so(load: Any, pages: dict[str, Path]) -> None:
     page = load("damaged")
     damages = sawlog.verify(pages["damaged"].with_name("000005.log")).files[0].damages
-    longest = max(damages, key=lambda one: one.length)
+    longest = max(damages, key=lambda damage: damage.length)
     middle = longest.offset + longest.length // 2
     page.evaluate(f"show({middle}, {middle + 16})")
     assert page.inner_text("#charts").count("no row begins in these bytes") == 2
@@ -305,9 +307,9 @@ def test_brushing_one_chart_selects_in_the_others(load: Any) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + 300, box["y"] + 40, steps=4)
     page.mouse.up()
-    said = page.inner_text("#brushed")
-    assert said.startswith("Selected (2024-05-06")
-    assert "rows" in said
+    text = page.inner_text("#brushed")
+    assert text.startswith("Selected (2024-05-06")
+    assert "rows" in text
     assert page.evaluate("document.getElementById('view').toDataURL()") != before
     page.click("text=Zoom to it")
     assert view(page)[1] < page.evaluate("state.file.size")

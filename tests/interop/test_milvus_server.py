@@ -63,16 +63,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Milvus]:
         yield running
 
 
-def meta(kind: str, element: str | None = None, **more: str) -> dict[str, str]:
-    found = {"sawlog.milvus.type": kind, **{f"sawlog.milvus.{key}": value for key, value in more.items()}}
-    return found | ({"sawlog.milvus.element_type": element} if element else {})
+def meta(kind: str, element: str | None = None, **values: str) -> dict[str, str]:
+    metadata = {"sawlog.milvus.type": kind, **{f"sawlog.milvus.{key}": value for key, value in values.items()}}
+    return metadata | ({"sawlog.milvus.element_type": element} if element else {})
 
 
 def make_rows() -> list[dict[str, Any]]:
     rng = np.random.default_rng(5)
-    made = []
+    rows = []
     for i in range(ROWS):
-        made.append(
+        rows.append(
             {
                 "pk": (i - 300) * (1 << 52) + i,
                 "b": i % 3 == 0,
@@ -91,7 +91,7 @@ def make_rows() -> list[dict[str, Any]]:
                 "$meta": json.dumps({"dyn": i} if i % 2 else {}),
             }
         )
-    return made
+    return rows
 
 
 def arrow_schema() -> pa.Schema:
@@ -133,40 +133,46 @@ def prepared(server: Milvus, name: str, schema: dict[str, Any], shards: int = 2)
     server.index(name=name, field=vector, params=metric)
 
 
-def expected(made: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    found = {}
-    for row in made:
+def expected(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    rows_by_key = {}
+    for row in rows:
         plain = {**row, "j": json.loads(row["j"]), **json.loads(row["$meta"])}
         del plain["$meta"]
-        found[row["pk"]] = plain
-    return found
+        rows_by_key[row["pk"]] = plain
+    return rows_by_key
 
 
 def test_milvus_imports_what_sawlog_writes(server: Milvus, tmp_path: Path) -> None:
-    made = make_rows()
-    table = pa.Table.from_pylist(made, arrow_schema())
+    rows = make_rows()
+    table = pa.Table.from_pylist(rows, arrow_schema())
     # Small batches and segments: several binlogs per field, and several segments.
     sawlog.write(table, tmp_path, format="milvus_binlog", timestamp=NOW, binlog_bytes=16 << 10, segment_bytes=64 << 10)
     segments = sawlog.read(tmp_path, view="segments", table="1")
     assert segments.num_rows > 1
     assert max(segments["batches"].to_pylist()) > 1
-    gone = [row["pk"] for row in made[::10]]
-    kept = [row["pk"] for row in made[1::10]]
+    deleted_pks = [row["pk"] for row in rows[::10]]
+    updated_pks = [row["pk"] for row in rows[1::10]]
     for segment in segments["segment"].to_pylist():
-        deletes = {"pk": gone + kept, "timestamp": [NOW + 1] * len(gone) + [NOW] * len(kept)}
-        deletes |= {"partition": [2] * len(gone + kept), "segment": [segment] * len(gone + kept)}
+        deletes = {
+            "pk": deleted_pks + updated_pks,
+            "timestamp": [NOW + 1] * len(deleted_pks) + [NOW] * len(updated_pks),
+        }
+        deletes |= {
+            "partition": [2] * len(deleted_pks + updated_pks),
+            "segment": [segment] * len(deleted_pks + updated_pks),
+        }
         sawlog.write(pa.table(deletes), tmp_path, format="milvus_binlog", content="deletes")
 
     prepared(server, "everything", SCHEMA)
     outcome = server.backup_import(name="everything", **directories(tmp_path))
     assert "failed" not in outcome, outcome
     server.load(name="everything")
-    found = server.query(name="everything", fields=["*"], expression="pk > -9223372036854775807")
+    rows_read = server.query(name="everything", fields=["*"], expression="pk > -9223372036854775807")
 
-    wanted = {pk: row for pk, row in expected(made).items() if pk not in gone}
-    assert len(found) == len(wanted) == ROWS - len(gone)
-    for row in found:
-        assert {name: row[name] for name in wanted[row["pk"]]} == wanted[row["pk"]]
+    expected_rows = {pk: row for pk, row in expected(rows).items() if pk not in deleted_pks}
+    assert len(rows_read) == len(expected_rows) == ROWS - len(deleted_pks)
+    for row in rows_read:
+        assert {name: row[name] for name in expected_rows[row["pk"]]} == expected_rows[row["pk"]]
 
 
 def test_milvus_imports_strings_as_keys_and_binary_vectors(server: Milvus, tmp_path: Path) -> None:
@@ -184,8 +190,8 @@ def test_milvus_imports_strings_as_keys_and_binary_vectors(server: Milvus, tmp_p
     outcome = server.backup_import(name="binary", **directories(tmp_path))
     assert "failed" not in outcome, outcome
     server.load(name="binary")
-    found = server.query(name="binary", fields=["name", "bv"], expression='name >= ""')
-    assert {row["name"]: base64.b64decode(row["bv"][0]["b64"]) for row in found} == {
+    rows = server.query(name="binary", fields=["name", "bv"], expression='name >= ""')
+    assert {row["name"]: base64.b64decode(row["bv"][0]["b64"]) for row in rows} == {
         f"key-{i}-é": vector.tobytes() for i, vector in enumerate(vectors) if i not in (0, 7)
     }
 
@@ -195,25 +201,25 @@ BACKUP_PROGRAM = "SAWLOG_MILVUS_BACKUP"
 
 
 def backup_program() -> str:
-    found = os.environ.get(BACKUP_PROGRAM) or shutil.which("milvus-backup")
-    if found is None:
+    program = os.environ.get(BACKUP_PROGRAM) or shutil.which("milvus-backup")
+    if program is None:
         pytest.skip(
             f"milvus-backup is not on PATH: build 0.5.9 from its repository with Go, or name it in {BACKUP_PROGRAM}"
         )
-    return found
+    return program
 
 
 def test_milvus_backup_restores_what_sawlog_writes(server: Milvus, tmp_path: Path) -> None:
     """The tree of a backup, under its names: fields of every type, several segments, deletes."""
     program = backup_program()
-    backups, made = tmp_path / "backups", make_rows()
-    table = pa.Table.from_pylist(made, arrow_schema())
+    backups, rows = tmp_path / "backups", make_rows()
+    table = pa.Table.from_pylist(rows, arrow_schema())
     options = {"format": "milvus_binlog", "tree": "backup", "collection_name": "products"}
     sawlog.write(table, backups / "mine", timestamp=NOW, segment_bytes=64 << 10, **options)
-    gone = [row["pk"] for row in made[::10]]
+    pks = [row["pk"] for row in rows[::10]]
     for segment in sawlog.read(backups / "mine", view="segments")["segment"].to_pylist():
-        deletes = {"pk": gone, "timestamp": [NOW + 1] * len(gone)}
-        deletes |= {"partition": [2] * len(gone), "segment": [segment] * len(gone)}
+        deletes = {"pk": pks, "timestamp": [NOW + 1] * len(pks)}
+        deletes |= {"partition": [2] * len(pks), "segment": [segment] * len(pks)}
         sawlog.write(pa.table(deletes), backups / "mine", content="deletes", **options)
     (tmp_path / "backup.yaml").write_text(
         json.dumps(
@@ -233,29 +239,29 @@ def test_milvus_backup_restores_what_sawlog_writes(server: Milvus, tmp_path: Pat
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
     server.index(name="products_again", field="v", params={"index_type": "FLAT", "metric_type": "L2", "params": {}})
     server.load(name="products_again")
-    found = server.query(name="products_again", fields=["*"], expression="pk > -9223372036854775807")
-    wanted = {pk: row for pk, row in expected(made).items() if pk not in gone}
-    assert len(found) == len(wanted) == ROWS - len(gone)
-    for row in found:
-        assert {name: row[name] for name in wanted[row["pk"]]} == wanted[row["pk"]]
+    rows_read = server.query(name="products_again", fields=["*"], expression="pk > -9223372036854775807")
+    expected_rows = {pk: row for pk, row in expected(rows).items() if pk not in pks}
+    assert len(rows_read) == len(expected_rows) == ROWS - len(pks)
+    for row in rows_read:
+        assert {name: row[name] for name in expected_rows[row["pk"]]} == expected_rows[row["pk"]]
 
 
 def test_sawlog_reads_what_milvus_writes(server: Milvus, tmp_path: Path) -> None:
-    made = make_rows()
+    rows = make_rows()
     prepared(server, "written", SCHEMA, shards=1)
-    sent = [{**row, "j": json.loads(row["j"]), **json.loads(row["$meta"])} for row in made]
+    sent = [{**row, "j": json.loads(row["j"]), **json.loads(row["$meta"])} for row in rows]
     for row in sent:
         del row["$meta"]
     server.insert(name="written", rows=sent[:400])
     server.flush(name="written")
-    gone = [row["pk"] for row in made[5:300:5]]
-    server.delete(name="written", expression=f"pk in {gone}")
+    pks = [row["pk"] for row in rows[5:300:5]]
+    server.delete(name="written", expression=f"pk in {pks}")
     server.insert(name="written", rows=sent[400:])
     again = [{**row, "s": "again"} for row in sent[5:50:15]]
     server.insert(name="written", rows=again)
     server.flush(name="written")
     server.load(name="written")
-    shown = server.query(name="written", fields=["*"], expression="pk > -9223372036854775807")
+    rows_read = server.query(name="written", fields=["*"], expression="pk > -9223372036854775807")
 
     dump = tmp_path / "etcd.json"
     dump.write_text(json.dumps(server.etcd()))
@@ -269,7 +275,7 @@ def test_sawlog_reads_what_milvus_writes(server: Milvus, tmp_path: Path) -> None
         if row["dyn"] is None:
             del row["dyn"]
         read[row["pk"]] = row
-    assert len(read) == table.num_rows == len(shown) == ROWS - len(gone) + len(again)
-    for row in shown:
+    assert len(read) == table.num_rows == len(rows_read) == ROWS - len(pks) + len(again)
+    for row in rows_read:
         assert read[row["pk"]] == {name: row[name] for name in read[row["pk"]]}
     assert {pk for pk, row in read.items() if row["s"] == "again"} == {row["pk"] for row in again}

@@ -31,13 +31,13 @@ LARGE = bytes(range(256)) * 50_000
 
 def objects() -> dict[str, bytes]:
     """What is put, by key."""
-    found = {
+    contents = {
         f"{name}/{file.relative_to(GOLDEN / name)}": file.read_bytes()
         for name in SETS
         for file in (GOLDEN / name).rglob("*")
         if file.is_file()
     }
-    return found | {"large": LARGE, "empty": b"", "a/prefix": b"an object", "a/prefix/and": b"one below it"}
+    return contents | {"large": LARGE, "empty": b"", "a/prefix": b"an object", "a/prefix/and": b"one below it"}
 
 
 def put_all(options: Mapping[str, Any]) -> None:
@@ -91,17 +91,17 @@ def test_every_row_is_that_of_the_bare_binlogs(written: Sequence[Path], name: st
     assert (report.rows, len(report.files)) == (bare.rows, len(bare.files))
 
 
-@pytest.mark.parametrize("lost", [[1], [4], [1, 2], [1, 4]])
-def test_drives_are_lost(written: Sequence[Path], tmp_path: Path, lost: list[int]) -> None:
+@pytest.mark.parametrize("lost_drives", [[1], [4], [1, 2], [1, 4]])
+def test_drives_are_lost(written: Sequence[Path], tmp_path: Path, lost_drives: list[int]) -> None:
     if len(written) == 1:
         pytest.skip("one drive is all there is")
-    kept = [drive for number, drive in enumerate(written, 1) if number not in lost]
-    for drive in kept:
+    drives = [drive for number, drive in enumerate(written, 1) if number not in lost_drives]
+    for drive in drives:
         shutil.copytree(drive, tmp_path / drive.name)
-    assert read_all(tmp_path, tmp_path / kept[0].name / "a-bucket") == EXPECTED
-    for drive in kept[1:]:
+    assert read_all(tmp_path, tmp_path / drives[0].name / "a-bucket") == EXPECTED
+    for drive in drives[1:]:
         shutil.rmtree(tmp_path / drive.name)
-    if len(kept) > 1:
+    if len(drives) > 1:
         storage = Storage()
         (large,) = (file for file in storage.find(tmp_path) if file.name == "large")
         with pytest.raises(IncompleteError, match="2 shards are needed"):
@@ -131,10 +131,10 @@ def test_a_server_that_is_killed_in_the_middle(tmp_path: Path, count: int) -> No
             thread.join(0.05)
     thread.join()
     storage = Storage()
-    found = {file.name: storage.read(file) for file in storage.find(tmp_path)}
+    contents = {file.name: storage.read(file) for file in storage.find(tmp_path)}
     newest = {f"k{number % 50}": number for number in done}
     for name, number in newest.items():
-        content = found[name]
+        content = contents[name]
         assert len(content) == 320_000
         later = int(content[:8])
         assert content == f"{later:08}".encode() * 40_000

@@ -125,13 +125,13 @@ def ticks(start: int, count: int) -> pa.Table:
 
 
 def run(
-    place: Path, name: str, jars: str, rest: str, settings: dict[str, str], mode: str = "stream", **variables: str
+    place: Path, name: str, jars: str, rest_text: str, settings: dict[str, str], mode: str = "stream", **variables: str
 ) -> list[dict[str, Any]]:
     """Run a pipeline in a process of its own; what it printed."""
     path = place / f"{name}.toml"
     lines = "\n".join(f'"{key}" = "{value}"' for key, value in settings.items())
     text = PIPELINE.replace("{head}", STREAM if mode == "stream" else f'mode = "{mode}"\n')
-    text = text.replace("{rest}", rest).replace("{name}", name).replace("{jars}", jars)
+    text = text.replace("{rest}", rest_text).replace("{name}", name).replace("{jars}", jars)
     path.write_text(text.replace("{settings}", lines))
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, **variables}
     command = [sys.executable, "-m", "sawlog", "run", str(path), "--json"]
@@ -158,14 +158,14 @@ def test_into_a_delta_table_and_out_of_it(tmp_path: Path) -> None:
         for line in file.read_text().splitlines()
     ]
     added = [entry["add"] for entry in entries if "add" in entry]
-    assert sum(json.loads(one["stats"])["numRecords"] for one in added) == 1500
-    assert {one["partitionValues"]["sym"] for one in added} == {"S0", "S1", "S2"}
+    assert sum(json.loads(row["stats"])["numRecords"] for row in added) == 1500
+    assert {row["partitionValues"]["sym"] for row in added} == {"S0", "S1", "S2"}
     *_, end = run(tmp_path, "out", jars, FROM_DELTA, delta.SETTINGS)
     assert end["rows"] == {"recent": 1500}
     parts = [pq.read_table(part) for part in (tmp_path / "recent").glob("*.parquet")]
-    found = pa.concat_tables(parts).sort_by("n")
-    assert found["n"].to_pylist() == list(range(100, 1500))
-    assert found["more"].to_pylist() == [n / 4 + 1 for n in range(100, 1500)]
+    table = pa.concat_tables(parts).sort_by("n")
+    assert table["n"].to_pylist() == list(range(100, 1500))
+    assert table["more"].to_pylist() == [n / 4 + 1 for n in range(100, 1500)]
 
 
 def test_a_delta_table_takes_a_new_column_and_is_compacted(tmp_path: Path) -> None:
@@ -189,9 +189,9 @@ def test_a_delta_table_takes_a_new_column_and_is_compacted(tmp_path: Path) -> No
     removed = {entry["remove"]["path"] for entry in entries if "remove" in entry}
     added = {entry["add"]["path"] for entry in entries if "add" in entry}
     parts = [pq.read_table(tmp_path / "table" / name) for name in added - removed]
-    found = pa.concat_tables(parts, promote_options="default").sort_by("n")
-    assert found["n"].to_pylist() == list(range(1500))
-    assert found["price"].to_pylist() == [None] * 1000 + [n / 4 for n in range(1000, 1500)]
+    table = pa.concat_tables(parts, promote_options="default").sort_by("n")
+    assert table["n"].to_pylist() == list(range(1500))
+    assert table["price"].to_pylist() == [None] * 1000 + [n / 4 for n in range(1000, 1500)]
 
 
 @pytest.mark.parametrize("mode", ["batch", "stream"])
@@ -207,8 +207,8 @@ def test_an_iceberg_table_takes_a_new_column_and_is_compacted(tmp_path: Path, mo
         for start, count, columns in ((0, 1000, "n, sym"), (1000, 500, "n, sym, price")):
             log.write(ticks(start, count))
             log.flush()
-            where, own = (f" WHERE n >= {start}", 'mode = "append"') if mode == "batch" else ("", "")
-            sink = TO_ICEBERG.format(columns=columns, where=where, mode=own)
+            condition, mode_line = (f" WHERE n >= {start}", 'mode = "append"') if mode == "batch" else ("", "")
+            sink = TO_ICEBERG.format(columns=columns, where=condition, mode=mode_line)
             *_, end = run(tmp_path, "into", jars, sink, settings, mode, **variables)
             assert end["rows"] == {"ticks": count}
     script = COMPACT.format(jars=jars, settings=settings)
@@ -229,13 +229,13 @@ def test_into_a_real_kafka(tmp_path: Path) -> None:
         settings = {"bootstrap.servers": broker, "group.id": "test", "auto.offset.reset": "earliest"}
         consumer = Consumer(settings)
         consumer.subscribe(["ticks"])
-        found = {}
-        while len(found) < 1000:
+        messages = {}
+        while len(messages) < 1000:
             message = consumer.poll(60)
-            assert message is not None, f"{len(found)} messages, and no more"
+            assert message is not None, f"{len(messages)} messages, and no more"
             assert message.error() is None
             row = json.loads(message.value())
             assert message.key().decode() == row["sym"]
-            found[row["n"]] = row["price"]
+            messages[row["n"]] = row["price"]
         consumer.close()
-    assert found == {n: n / 4 for n in range(1000)}
+    assert messages == {n: n / 4 for n in range(1000)}

@@ -119,15 +119,15 @@ def remove(dice: random.Random, file: Path) -> None:
 
 def damage(path: Path, dice: random.Random) -> str:
     """Damage some files of a database, and return what was done."""
-    said = []
+    changes = []
     for _ in range(dice.choice([1, 1, 2, 3])):
         names = dice.choice(["*.ldb", "*.sst", "*.log", "MANIFEST-*", "MANIFEST-*", "CURRENT"])
         files = sorted(file for file in path.glob(names) if file.stat().st_size) or sorted(path.glob("*.[ls][ds][bt]"))
         if files:
             change, file = dice.choice([flip, flip, cut, overwrite, remove]), dice.choice(files)
             change(dice, file)
-            said.append(f"{change.__name__} {file.name}")
-    return ", ".join(said)
+            changes.append(f"{change.__name__} {file.name}")
+    return ", ".join(changes)
 
 
 _ANSWERS = """
@@ -180,14 +180,16 @@ def alive(done: History) -> Rows:
     return {key: value for key, values in done.items() for _, value in values[-1:] if value is not None}
 
 
-def check(ours: Rows, theirs: Rows, done: History, said: str) -> None:
+def check(ours: Rows, theirs: Rows, done: History, message: str) -> None:
     """Every true row of theirs is ours, too; what they have besides had been deleted or replaced. All of ours is true.
 
     It was true at some time: a lost block may have held a later value.
     """
     truth = alive(done)
-    assert {key for key, value in theirs.items() if truth.get(key) == value != ours.get(key)} == set(), said
-    assert {key for key, value in ours.items() if value not in [one for _, one in done.get(key, [])]} == set(), said
+    assert {key for key, value in theirs.items() if truth.get(key) == value != ours.get(key)} == set(), message
+    assert {key for key, value in ours.items() if value not in [value for _, value in done.get(key, [])]} == set(), (
+        message
+    )
 
 
 def deleted_by_damage(source: Path, done: History) -> set[bytes]:
@@ -196,7 +198,7 @@ def deleted_by_damage(source: Path, done: History) -> set[bytes]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DamageWarning)
         entries = sawlog.read(source, format="leveldb_database", **options).to_pylist()
-    deletions = [(one["key"], one["sequence"]) for one in entries if one["operation"] == "delete"]
+    deletions = [(entry["key"], entry["sequence"]) for entry in entries if entry["operation"] == "delete"]
     return {key for key, sequence in deletions if (sequence, None) not in done.get(key, [])}
 
 
@@ -207,11 +209,11 @@ def test_leveldb_with_checksums(seed: int, tmp_path: Path) -> None:
     dice, source = random.Random(seed), tmp_path / "source"
     done = leveldb(source, dice)
     logs = {log: log.read_bytes() for log in source.glob("*.log")}
-    said = damage(source, dice)
+    changes = damage(source, dice)
     for log, data in logs.items():
         log.write_bytes(data)
     theirs = copy(source, tmp_path / "theirs")
-    check(answers(repaired(source, tmp_path / "ours")), answers(theirs, "paranoid"), done, said)
+    check(answers(repaired(source, tmp_path / "ours")), answers(theirs, "paranoid"), done, changes)
 
 
 @pytest.mark.spread(1)
@@ -224,12 +226,12 @@ def test_leveldb_without_checksums(seed: int, tmp_path: Path) -> None:
     dice, source = random.Random(seed), tmp_path / "source"
     done = leveldb(source, dice)
     truth = alive(done)
-    said = damage(source, dice)
+    changes = damage(source, dice)
     theirs = copy(source, tmp_path / "theirs")
     true = {key for key, value in answers(theirs, "default").items() if truth.get(key) == value}
     ours = answers(repaired(source, tmp_path / "ours", verify_checksums=False))
-    lost = true - ours.keys()
-    assert not lost or lost <= deleted_by_damage(source, done), said
+    lost_keys = true - ours.keys()
+    assert not lost_keys or lost_keys <= deleted_by_damage(source, done), changes
 
 
 @pytest.mark.spread(1)
@@ -238,8 +240,8 @@ def test_repair_loses_no_more_than_that_of_rocksdb(seed: int, tmp_path: Path) ->
     """Its `RepairDB` verifies all checksums, and gives up a table for one block, deletions that are in it included."""
     dice, source = random.Random(seed), tmp_path / "source"
     done = rocksdb(source, dice)
-    said = damage(source, dice)
+    changes = damage(source, dice)
     theirs = copy(source, tmp_path / "theirs")
     with contextlib.suppress(Exception):
         Rdict.repair(str(theirs), Options(raw_mode=True))
-    check(rocksdb_answers(repaired(source, tmp_path / "ours")), rocksdb_answers(theirs), done, said)
+    check(rocksdb_answers(repaired(source, tmp_path / "ours")), rocksdb_answers(theirs), done, changes)

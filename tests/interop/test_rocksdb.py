@@ -40,7 +40,7 @@ def headers(place: Path) -> Path:
     place.joinpath("Cargo.toml").write_text(MANIFEST)
     command = ["cargo", "metadata", "--format-version", "1"]
     done = subprocess.run(command, cwd=place, check=True, capture_output=True, text=True, timeout=600)
-    (crate,) = (one for one in json.loads(done.stdout)["packages"] if one["name"] == "librocksdb-sys")
+    (crate,) = (package for package in json.loads(done.stdout)["packages"] if package["name"] == "librocksdb-sys")
     return Path(crate["manifest_path"]).parent / "rocksdb"
 
 
@@ -71,25 +71,25 @@ def drawn(program: Path, directory: Path, case: str, seed: int) -> list[dict[byt
     directory.mkdir(exist_ok=True)
     command = [str(program), str(directory), case, str(seed)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
-    held: list[dict[bytes, bytes]] = [{}, {}]
+    states: list[dict[bytes, bytes]] = [{}, {}]
     for number, key, value in (line.split("\t") for line in done.stdout.splitlines()):
-        held[int(number)][bytes.fromhex(key)] = bytes.fromhex(value)
-    return held
+        states[int(number)][bytes.fromhex(key)] = bytes.fromhex(value)
+    return states
 
 
 @pytest.mark.spread(1)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("case", ["cuckoo", "stacked", "ingested", "paths", "reverse", "tracked"])
 def test_what_rocksdb_holds(program: Path, case: str, seed: int, tmp_path: Path) -> None:
-    held = drawn(program, tmp_path / "first", case, seed)
+    states = drawn(program, tmp_path / "first", case, seed)
     tmp_path.joinpath("first").rename(tmp_path / "copies")
     copy = tmp_path / "copies" / "db"
     paths = {"paths": sorted(path for path in copy.parent.iterdir() if path != copy and path.is_dir())}
-    given = paths if case == "paths" else {}
+    settings = paths if case == "paths" else {}
     tables = ("default",) if case == "stacked" else ("default", "zweite")
     for number, table in enumerate(tables):
-        assert read_live_state(copy, table, **given) == held[number]
-        report = sawlog.verify(copy, format="leveldb_database", table=table, **given)
+        assert read_live_state(copy, table, **settings) == states[number]
+        report = sawlog.verify(copy, format="leveldb_database", table=table, **settings)
         assert not report.damaged
         assert not report.incomplete
         assert not any(file.account.unsupported for file in report.files)
@@ -131,14 +131,14 @@ def test_a_tracked_log_that_is_gone_is_missed(program: Path, seed: int, tmp_path
 @pytest.mark.parametrize("case", ["persisted", "stripped", "enabled", "disabled"])
 def test_what_rocksdb_holds_at_the_newest_time(programs: Path, case: str, seed: int, tmp_path: Path) -> None:
     """Keys end in their timestamps, where their family has any."""
-    held = drawn(programs / "stamped", tmp_path / "first", case, seed)
+    states = drawn(programs / "stamped", tmp_path / "first", case, seed)
     copy = tmp_path / "first" / "db"
     for number, table in enumerate(("default", "zweite")):
-        assert read_live_state(copy, table) == held[number]
+        assert read_live_state(copy, table) == states[number]
         report = sawlog.verify(copy, format="leveldb_database", table=table)
         assert report.verdict is Verdict.CLEAN
-    whole = [sawlog.open(copy, format="leveldb_database", table=table).schema for table in ("default", "zweite")]
+    schemas = [sawlog.open(copy, format="leveldb_database", table=table).schema for table in ("default", "zweite")]
     copied = tmp_path / "second"
     sawlog.repair(copy, copied / "db", format="leveldb_database")
-    stamped = sum("timestamp" in schema.names for schema in whole)
-    assert drawn(programs / "stamped", copied, "held", stamped) == held, "a repaired one has all timestamps in tables"
+    stamped = sum("timestamp" in schema.names for schema in schemas)
+    assert drawn(programs / "stamped", copied, "held", stamped) == states, "a repaired one has all timestamps in tables"

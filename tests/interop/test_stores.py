@@ -258,14 +258,14 @@ def test_requests_go_through_a_proxy(s3_like: str, name: str, monkeypatch: pytes
         thread = Thread(target=server.serve_forever)
         thread.start()
         address = f"http://127.0.0.1:{server.server_port}"
-        more: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "config_kwargs": {"config_kwargs": {"proxies": {"http": address}}},
             "client_options": {"client_options": {"proxy_url": address}},
             "http_proxy": {},
         }[name]
         if name == "http_proxy":
             monkeypatch.setenv(name, address)
-        read = sawlog.read("s3://logs/proxied", storage_options={**options, **more, "requester_pays": True})
+        read = sawlog.read("s3://logs/proxied", storage_options={**options, **settings, "requester_pays": True})
         server.shutdown()
         thread.join()
     assert read.num_rows == 1
@@ -307,8 +307,8 @@ def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port = free()
     address = f"http://127.0.0.1:{port}"
     command = [program("fake-gcs-server"), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
-    more = ["-backend", "memory", "-public-host", f"127.0.0.1:{port}", "-external-url", address]
-    with running([*command, *more], port):
+    arguments = ["-backend", "memory", "-public-host", f"127.0.0.1:{port}", "-external-url", address]
+    with running([*command, *arguments], port):
         body, headers = b'{"name": "logs"}', {"Content-Type": "application/json"}
         urllib.request.urlopen(urllib.request.Request(f"{address}/storage/v1/b", body, headers))
         yield address

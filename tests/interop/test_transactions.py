@@ -37,7 +37,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
     return compiled(tmp_path_factory.mktemp("rocksdb"), ROCKSDB, PROGRAM)
 
 
-@pytest.fixture(scope="module", params=[ROCKSDB, NEWEST], ids=lambda one: one.rpartition(":")[2])
+@pytest.fixture(scope="module", params=[ROCKSDB, NEWEST], ids=lambda image: image.rpartition(":")[2])
 def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     return compiled(tmp_path_factory.mktemp("drawn"), request.param, DRAWN)
 
@@ -53,8 +53,8 @@ def test_live_is_what_a_killed_database_answers(drawn: str, policy: str, seed: i
     done = subprocess.run(answer, capture_output=True, text=True, check=True)
     lines = [line.split("\t") for line in done.stdout.splitlines()]
     for number, table in enumerate(("default", "zweite")):
-        held = {bytes.fromhex(key): bytes.fromhex(value) for of, key, value in lines if of == str(number)}
-        assert read_live_state(tmp_path / "db", table) == held
+        state = {bytes.fromhex(key): bytes.fromhex(value) for of, key, value in lines if of == str(number)}
+        assert read_live_state(tmp_path / "db", table) == state
     assert not sawlog.verify(tmp_path / "db", format="leveldb_database").damaged
     if policy != "WRITE_UNPREPARED":  # of which RocksDB itself says 0 when it is opened again
         assert prepared(tmp_path / "db") == int(lines[0][1])
@@ -80,11 +80,11 @@ def numbers_that_are_others(path: Path, recovered: Path) -> list[tuple[object, .
     logs = {(row["column_family"], *(row[name] for name in names)) for row in logged}
     wrong = []
     for number, table in enumerate(("default", "zweite")):
-        given = {"format": "leveldb_database", "view": "all", "table": table}
+        settings = {"format": "leveldb_database", "view": "all", "table": table}
         before = {
-            tuple(row[name] for name in names) for row in sawlog.read(path, **given).to_pylist() if row["level"] >= 0
+            tuple(row[name] for name in names) for row in sawlog.read(path, **settings).to_pylist() if row["level"] >= 0
         }
-        for row in sawlog.read(recovered, **given).to_pylist():
+        for row in sawlog.read(recovered, **settings).to_pylist():
             entry = tuple(row[name] for name in names)
             if row["level"] >= 0 and entry not in before and (number, *entry) not in logs:
                 wrong.append((table, *entry))
@@ -95,11 +95,11 @@ def numbers_that_are_others(path: Path, recovered: Path) -> list[tuple[object, .
 def test_the_last_state_of_each_key(classes: str, policy: str, tmp_path: Path) -> None:
     command = ["java", "-cp", classes, "Transactions", str(tmp_path / "db"), policy]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    held = dict(line.split("\t") for line in done.stdout.splitlines())
-    assert len(held) > 200
+    state = dict(line.split("\t") for line in done.stdout.splitlines())
+    assert len(state) > 200
     puts = sawlog.read(tmp_path / "db", format="leveldb_log", view="writes", latest=True).to_pylist()
-    found = {row["key"].decode(): row["value"].decode() for row in puts if row["operation"] == "put"}
-    assert found == held
+    puts_by_key = {row["key"].decode(): row["value"].decode() for row in puts if row["operation"] == "put"}
+    assert puts_by_key == state
 
 
 def test_keys_with_timestamps(classes: str, tmp_path: Path) -> None:
@@ -108,6 +108,6 @@ def test_keys_with_timestamps(classes: str, tmp_path: Path) -> None:
         jar.extract(library, tmp_path)
     command = [sys.executable, str(TIMESTAMPS), str(tmp_path / library), str(tmp_path / "db")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    held = [line.split("\t") for line in done.stdout.splitlines()]
+    lines_held = [line.split("\t") for line in done.stdout.splitlines()]
     rows = sawlog.read(tmp_path / "db", format="leveldb_database", view="live").to_pylist()
-    assert [[row["key"].hex(), str(row["timestamp"]), row["value"].hex()] for row in rows] == held
+    assert [[row["key"].hex(), str(row["timestamp"]), row["value"].hex()] for row in rows] == lines_held

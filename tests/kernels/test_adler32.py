@@ -30,14 +30,14 @@ def by_register(buffer: Bytes, start: UInt64, length: UInt64) -> UInt64:
 @pytest.mark.parametrize("function", [by_choice, by_register])
 @pytest.mark.parametrize("fill", ["random", "ones", "zeros"])
 def test_zlib_agrees(function: Any, fill: str) -> None:
-    made = {"random": random.Random(1).randbytes(20_100), "ones": b"\xff" * 20_100, "zeros": bytes(20_100)}
-    data = made[fill]
+    samples = {"random": random.Random(1).randbytes(20_100), "ones": b"\xff" * 20_100, "zeros": bytes(20_100)}
+    data = samples[fill]
     buffer = np.frombuffer(data, np.uint8)
     for length in LENGTHS:
         for start in (0, 1, 37, 20_100 - length):
             if 0 <= start <= len(data) - length:
-                found = function(buffer, np.uint64(start), np.uint64(length))
-                assert int(found) == zlib.adler32(data[start : start + length])
+                sum_read = function(buffer, np.uint64(start), np.uint64(length))
+                assert int(sum_read) == zlib.adler32(data[start : start + length])
 
 
 @pytest.mark.parametrize(
@@ -64,5 +64,5 @@ def test_zlib_agrees_on_what_is_before_a_place(fill: str) -> None:
     buffer = np.frombuffer(data, np.uint8)
     for length in [length for length in LENGTHS if 0 < length <= adler32.BRIEF]:
         for start in (adler32.LEAD, adler32.LEAD + 1, 137, 20_100 - length):
-            found = before(buffer, np.uint64(start + length), np.uint64(length))
-            assert int(found) == zlib.adler32(data[start : start + length])
+            sum_read = before(buffer, np.uint64(start + length), np.uint64(length))
+            assert int(sum_read) == zlib.adler32(data[start : start + length])

@@ -49,7 +49,7 @@ def run(mode: str, *command: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.nightly
 def test_kernels_as_plain_python_stay_inside_their_arrays(name: str, request: pytest.FixtureRequest) -> None:
-    passes("NUMBA_DISABLE_JIT", [name], every=request.config.getoption("--all"))
+    passes("NUMBA_DISABLE_JIT", [name], is_all=request.config.getoption("--all"))
 
 
 @pytest.mark.heavy
@@ -57,9 +57,9 @@ def test_compiled_kernels_stay_inside_their_arrays() -> None:
     passes("NUMBA_BOUNDSCHECK", SMALL)
 
 
-def passes(mode: str, tests: list[str], *, every: bool = True) -> None:
-    more = ["--all"] if every else []
-    done = run(mode, "-m", "pytest", "-q", *more, "-p", "no:cacheprovider", *(str(TESTS / name) for name in tests))
+def passes(mode: str, tests: list[str], *, is_all: bool = True) -> None:
+    options = ["--all"] if is_all else []
+    done = run(mode, "-m", "pytest", "-q", *options, "-p", "no:cacheprovider", *(str(TESTS / name) for name in tests))
     assert done.returncode == 0, done.stdout[-5000:]
 
 

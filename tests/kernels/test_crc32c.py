@@ -56,8 +56,8 @@ def test_known_values(way, data: bytes, expected: int) -> None:
 def test_every_length_around_the_boundaries_at_every_alignment(way) -> None:
     data = random.Random(1).randbytes(BOUNDARIES[-1] + 64)
     array = np.frombuffer(data, np.uint8)
-    most = BOUNDARIES[-1] if crc32c.INSTRUCTIONS else BOUNDARIES[2]
-    lengths = {max(0, boundary + near) for boundary in BOUNDARIES if boundary <= most for near in range(-9, 18)}
+    longest = BOUNDARIES[-1] if crc32c.INSTRUCTIONS else BOUNDARIES[2]
+    lengths = {max(0, boundary + near) for boundary in BOUNDARIES if boundary <= longest for near in range(-9, 18)}
     for length in sorted(lengths):
         for start in range(9 if length < 1000 else 3):
             expected = reference.crc32c(data[start : start + length])

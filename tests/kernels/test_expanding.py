@@ -34,8 +34,8 @@ CODECS: dict[str, Callable[..., Any]] = {"snappy": _snappy, "lz4_raw": _lz4}
 def expanded(codec: str, stored: bytes, start: int, size: int) -> bytes | None:
     """What a kernel makes of a block whose elements begin at `start`; None where it refuses."""
     out = np.full(size + SLACK, 7, np.uint8)
-    whole = CODECS[codec](np.frombuffer(stored, np.uint8), np.uint64(start), out, np.uint64(size))
-    return out[:size].tobytes() if whole else None
+    end = CODECS[codec](np.frombuffer(stored, np.uint8), np.uint64(start), out, np.uint64(size))
+    return out[:size].tobytes() if end else None
 
 
 def preamble(codec: str, size: int) -> int:
@@ -67,12 +67,12 @@ def test_damaged_blocks_are_taken_as_arrow_takes_them(codec: str) -> None:
             stored[dice.randrange(start, len(stored))] = dice.randrange(256)
         if dice.random() < 0.2:
             del stored[dice.randrange(start, len(stored)) :]
-        found = expanded(codec, bytes(stored), start, len(content))
+        content_read = expanded(codec, bytes(stored), start, len(content))
         try:
             truth = pa.Codec(codec).decompress(bytes(stored), decompressed_size=len(content), asbytes=True)
         except OSError:
             truth = None
-        refused += found is None
+        refused += content_read is None
         # LZ4 in Arrow does not mind a block that ends early.
-        assert found == truth or (codec == "lz4_raw" and found is None)
+        assert content_read == truth or (codec == "lz4_raw" and content_read is None)
     assert 0 < refused < 300

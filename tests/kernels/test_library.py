@@ -48,7 +48,7 @@ def definitions() -> dict[str, dict[str, object]]:
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """A table that can be changed, of a library that is there."""
-    found = {
+    table = {
         "system": "Linux" if sys.platform == "linux" else "Darwin",
         "machine": native.find_machine(),
         "cpu": native.BASELINES[native.find_machine()].cpu,
@@ -57,10 +57,10 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     }
     (tmp_path / "kernels.so").touch()
     monkeypatch.setattr(native, "find_folder", lambda package: str(tmp_path))
-    monkeypatch.setattr(native, "read_table", lambda package: found)
+    monkeypatch.setattr(native, "read_table", lambda package: table)
     native.find_misfit.cache_clear()
     native.load_library.cache_clear()
-    yield found
+    yield table
     native.find_misfit.cache_clear()
     native.load_library.cache_clear()
 
@@ -131,24 +131,24 @@ def test_second_entries_give_what_the_first_ones_give() -> None:
         return numbers.integers(0, np.iinfo(dtype).max, count, dtype)
 
     for count in [*range(1, 70), 511, 4096, 5553]:
-        there = words(count, np.uint8) & np.uint8(1)
+        bits = words(count, np.uint8) & np.uint8(1)
         calls: list[tuple[Any, tuple[Any, ...]]] = [
             (hash_rows, (words(count),)),
-            (hash_words, (words(count), there[:0], 3, words(count))),
-            (hash_words, (words(count), there, 3, words(count))),
+            (hash_words, (words(count), bits[:0], 3, words(count))),
+            (hash_words, (words(count), bits, 3, words(count))),
             (map_kernels.hash_words, (words(count), words(count))),
             (reaches, (words(count, np.uint32), int(words(1, np.uint32)[0]))),
         ]
         for kernel, arguments in calls:
-            found = []
+            results = []
             for wide in (False, True):
                 entry = make_caller(
                     kernel.signature, None, getattr(loaded, native.make_symbol(kernel.signature.name, wide=wide))
                 )
-                given = [one.copy() if isinstance(one, np.ndarray) else one for one in arguments]
-                result = entry(*given)
-                found.append((result, [one.tobytes() for one in given if isinstance(one, np.ndarray)]))
-            assert found[0] == found[1], (kernel.signature.name, count)
+                copies = [argument.copy() if isinstance(argument, np.ndarray) else argument for argument in arguments]
+                result = entry(*copies)
+                results.append((result, [array.tobytes() for array in copies if isinstance(array, np.ndarray)]))
+            assert results[0] == results[1], (kernel.signature.name, count)
 
 
 def test_other_sources_are_refused(table: dict[str, Any]) -> None:
@@ -189,9 +189,9 @@ def test_no_library_is_no_library(table: dict[str, Any], monkeypatch: pytest.Mon
 def test_every_kernel_declares_what_it_takes() -> None:
     count = 0
     for module in MODULES:
-        for one in vars(importlib.import_module(module)).values():
-            if isinstance(one, Kernel) and one.__module__ == module:
-                assert one.signature.words
+        for member in vars(importlib.import_module(module)).values():
+            if isinstance(member, Kernel) and member.__module__ == module:
+                assert member.signature.words
                 count += 1
     assert count > 80
 
@@ -201,16 +201,16 @@ def test_the_library_holds_every_kernel_and_refers_to_the_c_library_alone() -> N
     with open(TABLE, encoding="utf-8") as file:
         entries = set(json.load(file)["entries"])
     expected = {
-        native.make_symbol(one.signature.name, wide=wide)
+        native.make_symbol(member.signature.name, wide=wide)
         for module in MODULES
-        for one in vars(importlib.import_module(module)).values()
-        if isinstance(one, Kernel) and one.__module__ == module
+        for member in vars(importlib.import_module(module)).values()
+        if isinstance(member, Kernel) and member.__module__ == module
         for wide in (False, True)
-        if not wide or (one.wide and native.find_machine() in native.WIDE)
+        if not wide or (member.wide and native.find_machine() in native.WIDE)
     }
     assert entries == {*expected, native.READER}
-    said = subprocess.run(["nm", "-D", LIBRARY], capture_output=True, text=True, check=True).stdout.splitlines()
-    symbols = {(line.split()[-2], line.split()[-1]) for line in said}
+    lines = subprocess.run(["nm", "-D", LIBRARY], capture_output=True, text=True, check=True).stdout.splitlines()
+    symbols = {(line.split()[-2], line.split()[-1]) for line in lines}
     assert {name for kind, name in symbols if kind == "T"} == entries
     assert {name for kind, name in symbols if kind == "U"} <= build.FROM_LIBC
 
@@ -219,8 +219,8 @@ def test_the_library_holds_every_kernel_and_refers_to_the_c_library_alone() -> N
 def test_threads_wait_once_for_a_kernel() -> None:
     """What reads its arguments keeps the GIL, as a function of Python's API does."""
     library = native.Library()
-    kept = ctypes.pythonapi.Py_IncRef._flags_
-    assert library.reader._flags_ == kept != library.find_entry(gather_slices.signature.name)._flags_
+    flags = ctypes.pythonapi.Py_IncRef._flags_
+    assert library.reader._flags_ == flags != library.find_entry(gather_slices.signature.name)._flags_
 
 
 @NEEDS_LIBRARY
@@ -264,14 +264,14 @@ def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
     """
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(native.find_root("sawlog") or "", elsewhere / "sawlog")
-    made = []
+    libraries = []
     for seed, jobs, place in (("1", "1", Path(native.find_folder()).parents[1]), ("2", "3", elsewhere)):
         target = tmp_path / seed
         environment = {**os.environ, "PYTHONPATH": str(place), "PYTHONHASHSEED": seed}
         command = [sys.executable, "-m", "sawlog.kernels.build", "--jobs", jobs, "--folder", str(target)]
         subprocess.run([*sealed(place), *command], env=environment, cwd=tmp_path, check=True)
-        made.append([(target / name).read_bytes() for name in (native.LIBRARY, native.TABLE)])
-    assert made[0] == made[1]
+        libraries.append([(target / name).read_bytes() for name in (native.LIBRARY, native.TABLE)])
+    assert libraries[0] == libraries[1]
 
 
 @pytest.fixture
@@ -286,9 +286,9 @@ def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    made = module.KernelsHook()
-    made.machines = module.MACHINES
-    made.root, made.target_name = str(tmp_path), "wheel"
+    build_hook = module.KernelsHook()
+    build_hook.machines = module.MACHINES
+    build_hook.root, build_hook.target_name = str(tmp_path), "wheel"
 
     def compiled(command: list[str], **_: Any) -> None:
         target = command[command.index("--folder") + 1] if "--folder" in command else tmp_path / "src/sawlog/_native"
@@ -296,7 +296,7 @@ def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     (tmp_path / "src/sawlog/_native").mkdir(parents=True)
     monkeypatch.setattr(module.subprocess, "run", compiled)
-    return made
+    return build_hook
 
 
 def wheel(hook: Any, version: str) -> tuple[list[str], dict[str, str]]:
@@ -318,8 +318,8 @@ def test_a_tree_that_cannot_be_written_to_gives_a_wheel_with_a_library(
     hook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda place, mode: False)
-    artifacts, others = wheel(hook, "standard")
-    assert (artifacts, list(others.values())) == (["src/sawlog/_jars/*"], ["sawlog/_native/kernels.so"])
+    artifacts, other_files = wheel(hook, "standard")
+    assert (artifacts, list(other_files.values())) == (["src/sawlog/_jars/*"], ["sawlog/_native/kernels.so"])
     assert wheel(hook, "editable") == (["src/sawlog/_jars/*", "src/sawlog/_native/*"], {})
     assert not (tmp_path / "src/sawlog/_native/kernels.so").exists()
 

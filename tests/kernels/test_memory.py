@@ -28,8 +28,8 @@ def _store(array: OutBytes, position: UInt64, value: UInt64, width: Int64) -> No
 
 
 @kernel
-def _copy(target: OutBytes, at: UInt64, source: Bytes, start: UInt64, length: UInt64) -> None:
-    copy_bytes(target, at, source, start, length)
+def _copy(target: OutBytes, offset: UInt64, source: Bytes, start: UInt64, length: UInt64) -> None:
+    copy_bytes(target, offset, source, start, length)
 
 
 @kernel
@@ -68,12 +68,12 @@ def test_stores_keep_the_low_bytes_and_touch_nothing_else(width: int) -> None:
         assert array.tobytes() == bytes(expected)
 
 
-@pytest.mark.parametrize(("at", "start", "length"), [(0, 0, 0), (96, 96, 0), (0, 0, 96), (3, 7, 5), (95, 0, 1)])
-def test_bytes_are_copied_between_any_positions(at: int, start: int, length: int) -> None:
+@pytest.mark.parametrize(("offset", "start", "length"), [(0, 0, 0), (96, 96, 0), (0, 0, 96), (3, 7, 5), (95, 0, 1)])
+def test_bytes_are_copied_between_any_positions(offset: int, start: int, length: int) -> None:
     target = np.zeros(96, np.uint8)
-    _copy(target, np.uint64(at), np.frombuffer(BYTES, np.uint8), np.uint64(start), np.uint64(length))
+    _copy(target, np.uint64(offset), np.frombuffer(BYTES, np.uint8), np.uint64(start), np.uint64(length))
     expected = bytearray(96)
-    expected[at : at + length] = BYTES[start : start + length]
+    expected[offset : offset + length] = BYTES[start : start + length]
     assert target.tobytes() == bytes(expected)
 
 

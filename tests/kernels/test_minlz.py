@@ -39,15 +39,15 @@ def expanded(stored: bytes, size: int) -> bytes | None:
     """What the kernel makes of the elements of a block; None where it refuses."""
     out = np.full(size + SLACK, 7, np.uint8)
     data = np.frombuffer(stored, np.uint8)
-    whole = expand_minlz(data, np.uint64(0), np.uint64(len(data)), out, np.uint64(size))
-    return out[:size].tobytes() if whole else None
+    end = expand_minlz(data, np.uint64(0), np.uint64(len(data)), out, np.uint64(size))
+    return out[:size].tobytes() if end else None
 
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_what_minlz_has_written(name: str) -> None:
     stored, content = WRITTEN[name]
     data = bytes.fromhex(stored)
-    width = next(at for at, byte in enumerate(data) if byte < 128) + 1
+    width = next(index for index, byte in enumerate(data) if byte < 128) + 1
     assert expanded(data[width:], len(content)) == content
     for size in (len(content) - 1, len(content) + 1):
         assert expanded(data[width:], size) is None

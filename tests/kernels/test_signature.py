@@ -72,26 +72,26 @@ def arguments() -> dict[str, Any]:
 
 
 def test_what_is_declared_arrives_and_comes_back() -> None:
-    given = arguments()
-    assert work(*given.values()) == (1, -3, True, 2.5)
-    assert [type(one) for one in work(*given.values())] == [int, int, bool, float]
-    assert given["state"].row == 8
-    assert (int(given["cells"][0].offset), int(given["cells"][0].length)) == (1, -7)
-    assert given["into"].data.tolist() == [ord("b")]
-    assert given["into"].ends.tolist() == [5]
+    values = arguments()
+    assert work(*values.values()) == (1, -3, True, 2.5)
+    assert [type(value) for value in work(*values.values())] == [int, int, bool, float]
+    assert values["state"].row == 8
+    assert (int(values["cells"][0].offset), int(values["cells"][0].length)) == (1, -7)
+    assert values["into"].data.tolist() == [ord("b")]
+    assert values["into"].ends.tolist() == [5]
 
 
 def test_all_64_bits_of_unsigned_numbers_arrive() -> None:
     @kernel
-    def same(value: UInt64) -> UInt64:
+    def return_value(value: UInt64) -> UInt64:
         return value
 
-    assert same(np.uint64((1 << 64) - 1)) == (1 << 64) - 1
-    assert same((1 << 63) + 1) == (1 << 63) + 1
+    assert return_value(np.uint64((1 << 64) - 1)) == (1 << 64) - 1
+    assert return_value((1 << 63) + 1) == (1 << 63) + 1
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "expected", "found"),
+    ("name", "value", "expected", "message"),
     [
         ("data", np.zeros(4, np.int8), "array uint8[*]", "array int8[4]"),
         ("data", b"abcd", "array uint8[*]", "<class 'bytes'>"),
@@ -115,12 +115,12 @@ def test_all_64_bits_of_unsigned_numbers_arrive() -> None:
         ("step", "1", "int64", "<class 'str'>"),
     ],
 )
-def test_anything_else_is_refused_by_name(name: str, value: Any, expected: str, found: str) -> None:
+def test_anything_else_is_refused_by_name(name: str, value: Any, expected: str, message: str) -> None:
     with pytest.raises(TypeError) as caught:
         work(*{**arguments(), name: value}.values())
     assert str(caught.value).startswith(f"{work.__module__}.work: {name}")
     assert expected in str(caught.value)
-    assert found in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_the_number_of_arguments_is_checked() -> None:
@@ -129,11 +129,11 @@ def test_the_number_of_arguments_is_checked() -> None:
 
 
 def test_equal_types_of_other_descriptions_fit() -> None:
-    given = arguments()
-    given["cells"] = np.zeros(2, np.dtype((np.record, [("offset", np.uint64), ("length", np.int64)])))
-    given["data"] = np.frombuffer(b"abcd", np.uint8).view(type("Sub", (np.ndarray,), {}))
-    assert work(*given.values()) == (1, -3, True, 2.5)
-    assert int(given["cells"][0].length) == -7
+    values = arguments()
+    values["cells"] = np.zeros(2, np.dtype((np.record, [("offset", np.uint64), ("length", np.int64)])))
+    values["data"] = np.frombuffer(b"abcd", np.uint8).view(type("Sub", (np.ndarray,), {}))
+    assert work(*values.values()) == (1, -3, True, 2.5)
+    assert int(values["cells"][0].length) == -7
 
 
 @pytest.mark.skipif(MODE != PYTHON, reason="plain Python sees it")
@@ -147,10 +147,10 @@ def test_nothing_is_written_that_is_not_declared_as_writable() -> None:
 
 
 def test_parameters_must_be_declared() -> None:
-    def nothing(data: Any) -> None: ...
+    def skip_data(data: Any) -> None: ...
 
     with pytest.raises(TypeError, match="data is declared as"):
-        Signature(nothing)
+        Signature(skip_data)
 
     def back(data: OutBytes) -> Any: ...
 

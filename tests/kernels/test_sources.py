@@ -70,7 +70,7 @@ def take(value: Int64) -> Int64:
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def made_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A package with two kernels."""
     folder = tmp_path / "made"
     folder.mkdir()
@@ -119,18 +119,18 @@ ADD, TAKE = ("made.first", "add"), ("made.second", "take")
     ],
 )
 def test_what_a_kernel_uses_changes_its_digest_and_nothing_else_does(
-    made: Path, name: str, old: str, new: str, add: bool, take: bool
+    made_package: Path, name: str, old: str, new: str, add: bool, take: bool
 ) -> None:
     before = definitions(ADD), definitions(TAKE)
-    file = made / f"{name}.py"
+    file = made_package / f"{name}.py"
     used = build.Sources("made").collect_names([ADD, TAKE]).get(f"made.{name}", set())
-    whole = Source(f"made/{name}.py", file.read_text()).compute_digest(used)
+    digest = Source(f"made/{name}.py", file.read_text()).compute_digest(used)
     changed = file.read_text().replace(old, new, 1) if old else new
     assert changed != file.read_text()
     file.write_text(changed)
     assert (definitions(ADD) != before[0], definitions(TAKE) != before[1]) == (add, take)
     if name != "__init__":
-        assert (Source(f"made/{name}.py", changed).compute_digest(used) != whole) == (add or take)
+        assert (Source(f"made/{name}.py", changed).compute_digest(used) != digest) == (add or take)
 
 
 @pytest.fixture(scope="module")
@@ -141,39 +141,39 @@ def sawlog() -> build.Sources:
 
 @pytest.mark.nightly
 def test_little_of_sawlog_is_what_kernels_are_made_from(sawlog: build.Sources) -> None:
-    found = build.make_digests(native.SAWLOG, sawlog)
-    assert {"sawlog/kernels/memory.py", "sawlog/kernels/signature.py", "sawlog/kernels/layout.py"} <= found.keys()
-    assert not found.keys() & {
+    digests = build.make_digests(native.SAWLOG, sawlog)
+    assert {"sawlog/kernels/memory.py", "sawlog/kernels/signature.py", "sawlog/kernels/layout.py"} <= digests.keys()
+    assert not digests.keys() & {
         "sawlog/format/scan.py",
         "sawlog/chain/records.py",
         "sawlog/format/contract.py",
         "sawlog/__init__.py",
     }
-    assert found["sawlog/format/damage.py"]["names"] == ["UNSUPPORTED"]
+    assert digests["sawlog/format/damage.py"]["names"] == ["UNSUPPORTED"]
 
 
-def reached(function: Any, seen: set[tuple[str, str]]) -> None:
+def reached(function: Any, visited: set[tuple[str, str]]) -> None:
     """Add the names of modules of sawlog that a function takes from its globals, and so on for functions of these."""
     pending: list[types.CodeType] = [function.__code__]
     while pending:
         code = pending.pop()
-        pending += [one for one in code.co_consts if isinstance(one, types.CodeType)]
+        pending += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
         for name in code.co_names:
-            if name not in function.__globals__ or (function.__module__, name) in seen:
+            if name not in function.__globals__ or (function.__module__, name) in visited:
                 continue
-            seen.add((function.__module__, name))
+            visited.add((function.__module__, name))
             value = function.__globals__[name]
             value = value.py_func if isinstance(value, Kernel) else value
             if isinstance(value, types.ModuleType) and value.__name__.startswith("sawlog."):
                 steps = list(dis.get_instructions(code))
-                seen.update((value.__name__, two.argval) for one, two in pairwise(steps) if one.argval == name)
+                visited.update((value.__name__, two.argval) for step, two in pairwise(steps) if step.argval == name)
             elif isinstance(value, types.FunctionType) and value.__module__.startswith("sawlog."):
                 if value.__qualname__.isidentifier():
-                    seen.add((value.__module__, value.__qualname__))
-                reached(value, seen)
+                    visited.add((value.__module__, value.__qualname__))
+                reached(value, visited)
     for cell in function.__closure__ or ():
         if isinstance(cell.cell_contents, types.FunctionType):
-            reached(cell.cell_contents, seen)
+            reached(cell.cell_contents, visited)
 
 
 @pytest.mark.nightly
@@ -182,12 +182,16 @@ def test_every_name_that_kernels_find_when_they_run_is_among_their_definitions(s
     count = 0
     for module in sawlog.with_kernels(native.SAWLOG):
         for kernel in sawlog.of(module).kernels:
-            found: set[tuple[str, str]] = set()
-            reached(getattr(importlib.import_module(module), kernel).py_func, found)
+            definitions: set[tuple[str, str]] = set()
+            reached(getattr(importlib.import_module(module), kernel).py_func, definitions)
             used = sawlog.collect_names([(module, kernel)])
-            for other, name in found:
-                if sawlog.of(other).defines(name):
-                    assert name in sawlog.of(other).collect_names(used.get(other, ())), (kernel, other, name)
+            for module_name, name in definitions:
+                if sawlog.of(module_name).defines(name):
+                    assert name in sawlog.of(module_name).collect_names(used.get(module_name, ())), (
+                        kernel,
+                        module_name,
+                        name,
+                    )
                     count += 1
     assert count > 1000
 
@@ -201,22 +205,22 @@ def compiled(*arguments: str) -> str:
 
 
 @pytest.mark.nightly
-def test_only_what_has_changed_is_compiled_again_and_gives_the_same_bytes(made: Path, tmp_path: Path) -> None:
+def test_only_what_has_changed_is_compiled_again_and_gives_the_same_bytes(made_package: Path, tmp_path: Path) -> None:
     assert compiled() == "3 of 3 entries compiled"
-    library = made / "_native" / native.LIBRARY
+    library = made_package / "_native" / native.LIBRARY
     before = library.read_bytes()
-    file = made / "layout.py"
+    file = made_package / "layout.py"
     file.write_text(f"{file.read_text()}# A comment.\n")
     assert compiled("--if-needed") == ""
-    table = json.loads((made / "_native" / native.TABLE).read_bytes())
+    table = json.loads((made_package / "_native" / native.TABLE).read_bytes())
     assert table["definitions"]["made/layout.py"]["file"] == native.compute_digest(file.read_bytes())
     assert compiled() == "0 of 3 entries compiled"
     assert library.read_bytes() == before
     for name, old, new in (("layout", "SIZE = 8", "SIZE = 9"), ("first", "A docstring", "Another")):
-        file = made / f"{name}.py"
+        file = made_package / f"{name}.py"
         file.write_text(file.read_text().replace(old, new))
     assert compiled("--if-needed") == "1 of 3 entries compiled"
     assert library.read_bytes() != before
-    assert len(os.listdir(made / build.OBJECTS)) == 3
+    assert len(os.listdir(made_package / build.OBJECTS)) == 3
     assert compiled("--folder", str(tmp_path / "clean")) == "3 of 3 entries compiled"
     assert (tmp_path / "clean" / native.LIBRARY).read_bytes() == library.read_bytes()

@@ -33,13 +33,13 @@ def test_text_is_what_python_decodes() -> None:
         b"\xe2\x82",
     ]
     for _ in range(300):
-        given = b"".join(rng.choices(pieces, k=rng.randrange(6)))
-        data = np.frombuffer(b"\xff" + given + b"\xff", np.uint8)
-        start, end = np.uint64(1), np.uint64(1 + len(given))
+        text_bytes = b"".join(rng.choices(pieces, k=rng.randrange(6)))
+        data = np.frombuffer(b"\xff" + text_bytes + b"\xff", np.uint8)
+        start, end = np.uint64(1), np.uint64(1 + len(text_bytes))
         try:
-            given.decode()
-            wrong = len(given)
+            text_bytes.decode()
+            wrong = len(text_bytes)
         except UnicodeDecodeError as error:
             wrong = error.start
         assert int(_utf8_end(data, start, end)) == 1 + wrong
-        assert bool(_beyond_ascii(data, start, end)) == (not given.isascii())
+        assert bool(_beyond_ascii(data, start, end)) == (not text_bytes.isascii())

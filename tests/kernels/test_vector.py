@@ -25,23 +25,23 @@ def gathering(width: int) -> Any:
         places: UInt32s,
         first: UInt64,
         target: OutBytes,
-        at: UInt64,
+        target_offset: UInt64,
         pattern: UInt64,
         mask: UInt64,
     ) -> UInt64:
-        return gather(source, offset, places, first, target, at, pattern, mask)
+        return gather(source, offset, places, first, target, target_offset, pattern, mask)
 
     return run
 
 
 @kernel
-def copying(target: OutBytes, at: UInt64, source: Bytes, start: UInt64) -> None:
-    vector.copy_16(target, at, source, start)
+def copying(target: OutBytes, offset: UInt64, source: Bytes, start: UInt64) -> None:
+    vector.copy_16(target, offset, source, start)
 
 
 @kernel
-def copying_short(target: OutBytes, at: UInt64, source: Bytes, start: UInt64, length: UInt64) -> None:
-    vector.copy_short(target, at, source, start, length)
+def copying_short(target: OutBytes, offset: UInt64, source: Bytes, start: UInt64, length: UInt64) -> None:
+    vector.copy_short(target, offset, source, start, length)
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 100, 128, 129])
@@ -69,25 +69,25 @@ def test_values_are_loaded_from_their_places(width: int) -> None:
         mask = rng.choice([0, 1])
         pattern = rng.choice(values) | mask
         numbers = (np.uint64(number) for number in (5, 3, 7, pattern, mask))
-        offset, first, at, pattern_, mask_ = numbers
-        found = gather(source, offset, places, first, target, at, pattern_, mask_)
+        offset, first, target_offset, pattern_, mask_ = numbers
+        gathered = gather(source, offset, places, first, target, target_offset, pattern_, mask_)
         assert target[7:].view(f"<u{width}").tolist() == values
         assert not target[:7].any()
-        assert int(found) == sum(1 << lane for lane, value in enumerate(values) if value | mask == pattern)
+        assert int(gathered) == sum(1 << lane for lane, value in enumerate(values) if value | mask == pattern)
 
 
 @kernel
-def pairing(data: Bytes, at: UInt64, first: UInt64, second: UInt64) -> UInt64:
-    return vector.pairs(data, at, first, second)
+def pairing(data: Bytes, offset: UInt64, first: UInt64, second: UInt64) -> UInt64:
+    return vector.pairs(data, offset, first, second)
 
 
 def test_pairs_of_bytes_are_found_at_every_place() -> None:
     rng = random.Random(6)
     for _ in range(20):
         data = np.frombuffer(bytes(rng.choices([1, 2, 255], k=vector.PLACES + 4)), np.uint8)
-        found = int(pairing(data, np.uint64(3), np.uint64(255), np.uint64(2)))
+        offset_read = int(pairing(data, np.uint64(3), np.uint64(255), np.uint64(2)))
         places = [i for i in range(vector.PLACES) if data[3 + i] == 255 and data[4 + i] == 2]
-        assert found == sum(1 << place for place in places)
+        assert offset_read == sum(1 << place for place in places)
 
 
 def test_sixteen_bytes_are_copied() -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarn
 
 
 @kernel
-def both(buffer: Bytes, start: UInt64, length: UInt64) -> tuple[UInt64, UInt64]:
+def hash_twice(buffer: Bytes, start: UInt64, length: UInt64) -> tuple[UInt64, UInt64]:
     return xxh64(buffer, start, length), xxh3(buffer, start, length)
 
 
@@ -29,5 +29,8 @@ def test_every_path_agrees_with_the_reference(shift: int) -> None:
     buffer = np.frombuffer(data, np.uint8)
     for length in LENGTHS:
         part = data[shift : shift + length]
-        found = both(buffer, np.uint64(shift), np.uint64(length))
-        assert (int(found[0]), int(found[1])) == (xxhash.xxh64_intdigest(part), xxhash.xxh3_64_intdigest(part)), length
+        hash_values = hash_twice(buffer, np.uint64(shift), np.uint64(length))
+        assert (int(hash_values[0]), int(hash_values[1])) == (
+            xxhash.xxh64_intdigest(part),
+            xxhash.xxh3_64_intdigest(part),
+        ), length

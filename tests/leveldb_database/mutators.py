@@ -24,13 +24,13 @@ SIDES = ("smallest_key", "largest_key")
 
 def edited(manifest: bytes) -> list[tuple[bytes, list[dict[str, object]]]]:
     """The records of a MANIFEST, each with the tables that it adds."""
-    found = []
+    edits = []
     for record in reference(manifest).records:
         tables: list[dict[str, object]] = []
         with suppress(EditError):
             tables = parse_edit(record)["new_files"]
-        found.append((record, tables))
-    return found
+        edits.append((record, tables))
+    return edits
 
 
 def with_ranges(manifest: bytes, ranges: dict[int, tuple[bytes, bytes]]) -> bytes:
@@ -39,12 +39,12 @@ def with_ranges(manifest: bytes, ranges: dict[int, tuple[bytes, bytes]]) -> byte
     for record, tables in edited(manifest):
         changed = record
         for table in tables:
-            wanted = ranges.get(int(str(table["file"])))
-            if wanted is None:
+            range_of_table = ranges.get(int(str(table["file"])))
+            if range_of_table is None:
                 continue
             # One key follows the other, each after its length, with sequence number and type at the end.
             old = [bytes([len(key) + TRAILER]) + key for key in (bytes(table[side]) for side in SIDES)]  # type: ignore[call-overload]
-            new = [bytes([len(key) + TRAILER]) + key for key in wanted]
+            new = [bytes([len(key) + TRAILER]) + key for key in range_of_table]
             first = changed.index(old[0])
             second = changed.index(old[1], first + len(old[0]) + TRAILER)
             trailer = changed[first + len(old[0]) : second]
@@ -55,7 +55,7 @@ def with_ranges(manifest: bytes, ranges: dict[int, tuple[bytes, bytes]]) -> byte
 
 def table_range(sample: Sample, dice: Random) -> Mutation:
     """A table to whose range of keys the MANIFEST gives another beginning or end, or that of another table."""
-    (name,) = (one for one in sample.content if one.startswith("MANIFEST")) if sample.content else ("",)
+    (name,) = (file for file in sample.content if file.startswith("MANIFEST")) if sample.content else ("",)
     tables = [table for _, added in edited(sample.content.get(name, b"")) for table in added]
     keys = sorted({bytes(table[side]) for table in tables for side in SIDES})  # type: ignore[call-overload]
     if not keys:
@@ -63,8 +63,8 @@ def table_range(sample: Sample, dice: Random) -> Mutation:
     keys += [b"", b"\xff", *(key + b"\0" for key in keys), *(key[:-1] for key in keys), dice.randbytes(2)]
     table = dice.choice(tables)
     sides = [bytes(table[side]) for side in SIDES]  # type: ignore[call-overload]
-    for at in dice.choice(((0,), (1,), (0, 1))):
-        sides[at] = dice.choice(keys)
+    for ends in dice.choice(((0,), (1,), (0, 1))):
+        sides[ends] = dice.choice(keys)
     number = int(str(table["file"]))
     data = with_ranges(sample.content[name], {number: (sides[0], sides[1])})
     return change_file(sample, name, data, f"table {number} from {sides[0]!r} to {sides[1]!r}")
@@ -72,11 +72,11 @@ def table_range(sample: Sample, dice: Random) -> Mutation:
 
 def blob_record(data: bytes, dice: Random) -> bytes:
     """One bit of a record in a blob file of RocksDB's is changed; both checksums of it are right."""
-    records, at = [], BLOB_HEADER
-    while at + BLOB_RECORD <= len(data) - BLOB_FOOTER:
-        sizes = struct.unpack_from("<QQ", data, at)
-        records.append((at, at + BLOB_RECORD + sum(sizes)))
-        at = records[-1][1]
+    records, offset = [], BLOB_HEADER
+    while offset + BLOB_RECORD <= len(data) - BLOB_FOOTER:
+        sizes = struct.unpack_from("<QQ", data, offset)
+        records.append((offset, offset + BLOB_RECORD + sum(sizes)))
+        offset = records[-1][1]
     start, end = dice.choice(records)
     record = bytearray(data[start:end])
     places = [*range(24), *range(BLOB_RECORD, len(record))]

@@ -41,11 +41,11 @@ def state_new_size(table: Path, size_before: int) -> None:
     sawlog.write(changed, manifest, format="leveldb_log")
 
 
-def rename_comparator(database: Path, name: str, other: str) -> None:
+def rename_comparator(database: Path, name: str, replacement: str) -> None:
     """Give a database an order of keys with another name, of the same length."""
     (manifest,) = database.glob("MANIFEST-*")
     records = sawlog.read(manifest, format="leveldb_log").column("record").to_pylist()
-    renamed = [record.replace(name.encode(), other.encode()) for record in records]
+    renamed = [record.replace(name.encode(), replacement.encode()) for record in records]
     assert renamed != records
     write_records(manifest, renamed)
 
@@ -56,13 +56,13 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
 def read_answers(path: Path) -> dict[bytes, bytes]:
     """What the engine answered: keys, with their timestamps if they have any, and values."""
     data = path.read_bytes()
-    held, at = {}, 0
-    while at < len(data):
-        key, value = struct.unpack_from("<II", data, at)
-        at += 8
-        held[data[at : at + key]] = data[at + key : at + key + value]
-        at += key + value
-    return held
+    state, offset = {}, 0
+    while offset < len(data):
+        key, value = struct.unpack_from("<II", data, offset)
+        offset += 8
+        state[data[offset : offset + key]] = data[offset + key : offset + key + value]
+        offset += key + value
+    return state
 
 
 def read_live_state(path: Path, table: str, **options: object) -> dict[bytes, bytes]:
@@ -96,8 +96,8 @@ APPLICATION_OPTIONS = {area: PROFILE / f"{area.title()} Extension Settings" for 
 
 @cache
 def read_application_truth() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((PROFILE / "truth.json").read_text())
-    return found
+    document: dict[str, Any] = json.loads((PROFILE / "truth.json").read_text())
+    return document
 
 
 COW = bytes.fromhex(
@@ -116,14 +116,16 @@ def block_of(entries: Sequence[tuple[bytes, bytes]]) -> bytes:
         restarts.append(len(out))
         out += b"\0" + encode_varint(len(key)) + encode_varint(len(value)) + key + value
     restarts = restarts or [0]
-    return out + b"".join(struct.pack("<I", one) for one in (*restarts, len(restarts)))
+    return out + b"".join(struct.pack("<I", number) for number in (*restarts, len(restarts)))
 
 
 def bedrock_world(path: Path, entries: Mapping[bytes, bytes], code: int) -> Path:
     """A database with one table whose blocks are compressed by Mojang's codes: 2 with zlib's header, 4 without."""
     path.mkdir()
     compress = zlib.compressobj(wbits=15 if code == 2 else -15)
-    internal = [(key + struct.pack("<Q", (at + 1) << 8 | 1), entries[key]) for at, key in enumerate(sorted(entries))]
+    internal = [
+        (key + struct.pack("<Q", (index + 1) << 8 | 1), entries[key]) for index, key in enumerate(sorted(entries))
+    ]
     table = b""
 
     def add(content: bytes, kind: int) -> bytes:
@@ -156,9 +158,9 @@ def named_block(name: str) -> bytes:
 def subchunk() -> bytes:
     """Version 9 at height -4: air, but for every eighth block, which is stone; three bits for each."""
     words = b""
-    numbers = [1 if at % 8 == 0 else 0 for at in range(4096)]
+    numbers = [1 if index % 8 == 0 else 0 for index in range(4096)]
     for first in range(0, 4096, 10):
-        words += struct.pack("<I", sum(number << 3 * at for at, number in enumerate(numbers[first : first + 10])))
+        words += struct.pack("<I", sum(number << 3 * index for index, number in enumerate(numbers[first : first + 10])))
     return b"\x09\1\xfc" + bytes([3 << 1]) + words + struct.pack("<I", 2) + named_block("air") + named_block("stone")
 
 
@@ -202,7 +204,7 @@ COINS = {
 
 
 def obfuscate(value: bytes) -> bytes:
-    return bytes(byte ^ OBFUSCATION_KEY[at % 8] for at, byte in enumerate(value))
+    return bytes(byte ^ OBFUSCATION_KEY[index % 8] for index, byte in enumerate(value))
 
 
 def make_bitcoin_database(path: Path, entries: Mapping[bytes, bytes | None]) -> Path:
@@ -236,10 +238,10 @@ def read_pebble_answers(lines: Path) -> dict[bytes, bytes]:
 
 def read_pebble_live(path: Path, **arguments: object) -> dict[bytes, bytes]:
     """The live state; merged as Pebble merges by default, the newest last."""
-    found: dict[bytes, bytes] = {}
+    state: dict[bytes, bytes] = {}
     for row in sawlog.read(path, format="leveldb_database", view="live", **arguments).to_pylist():
-        found[row["key"]] = row["value"] + found.get(row["key"], b"")
-    return found
+        state[row["key"]] = row["value"] + state.get(row["key"], b"")
+    return state
 
 
 GENESIS = bytes.fromhex(
@@ -263,12 +265,12 @@ def database(path: Path, codec: str) -> dict[bytes, bytes]:
             del opened[key]
         if number % 150 == 149:
             opened.flush()
-    held = dict(opened.items())
+    state = dict(opened.items())
     opened.close()
-    return held
+    return state
 
 
-WANTED = ("CURRENT", "MANIFEST", ".ldb", ".log")
+NAMES = ("CURRENT", "MANIFEST", ".ldb", ".log")
 
 
 @cache
@@ -281,8 +283,8 @@ def files(before: bytes = b"", value: bytes = b"") -> dict[str, bytes]:
                 for key in keys:
                     database.put(before + bytes([key]), value + keys)
                 database.delete(before + (b"a" if keys != b"abcd" else b"z"))
-        found = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
-    return {name: data for name, data in found.items() if any(part in name for part in WANTED)}
+        contents = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
+    return {name: data for name, data in contents.items() if any(part in name for part in NAMES)}
 
 
 def _files_of_engine(directory: str) -> dict[str, bytes]:
@@ -355,20 +357,20 @@ def family_files(size: int = 20) -> dict[str, bytes]:
     options = _blob_options()
     with TemporaryDirectory() as directory:
         database = Rdict(directory, options)
-        others = database.create_column_family("others", options)
-        for family, keys in ((database, b"abc"), (others, b"bcd")):
+        other_family = database.create_column_family("others", options)
+        for family, keys in ((database, b"abc"), (other_family, b"bcd")):
             for key in keys:
                 family[bytes([key]) * 3] = bytes([key]) * (2 if key == ord("c") else size)
             family.flush()
-        others.close()
+        other_family.close()
         database.close()
         return _files_of_engine(directory)
 
 
-def sample(name: str, files: Files, view: str, **more: Any) -> Sample:
+def sample(name: str, files: Files, view: str, **settings: Any) -> Sample:
     """A sample; a repaired database has none of the older versions, and nothing of which entry was in which file."""
-    repaired: Literal["rows", "no"] = "no" if view == "all" or more.get("options", {}).get("history") else "rows"
-    return Sample(name, "leveldb_database", files, view=view, ordered=False, repaired=repaired, **more)
+    repaired: Literal["rows", "no"] = "no" if view == "all" or settings.get("options", {}).get("history") else "rows"
+    return Sample(name, "leveldb_database", files, view=view, ordered=False, repaired=repaired, **settings)
 
 
 def pickled(parent: int, data_path: bytes, name: bytes, time: int) -> bytes:

@@ -20,9 +20,9 @@ TABLES = {".kv": "default", ".kv2": "zweite"}
 @pytest.mark.spread(1)
 @pytest.mark.parametrize("path", ANSWERS, ids=lambda path: path.parent.name + path.suffix)
 def test_live_is_what_the_engine_answered(path: Path) -> None:
-    held = read_answers(path)
-    assert held
-    assert read_live_state(path.parent / "db", TABLES[path.suffix]) == held
+    state = read_answers(path)
+    assert state
+    assert read_live_state(path.parent / "db", TABLES[path.suffix]) == state
 
 
 @pytest.mark.spread(1)
@@ -100,7 +100,7 @@ def test_a_log_that_is_older_than_the_tables_still_counts_for_its_transactions()
     assert [(row["key"], row["timestamp"], row["live"]) for row in late] == [(b"aaa", 16, True)]
     logs = ["000004.log", "000010.log"]
     report = sawlog.verify(GOLDEN / "rocksdb-11.8.1-commit-with-timestamp" / "db", format="leveldb_database")
-    assert [Path(one.path).name for one in report.files if one.path.endswith(".log")] == logs
+    assert [Path(file.path).name for file in report.files if file.path.endswith(".log")] == logs
 
 
 def open_transactions(path: Path) -> PendingOperations:
@@ -118,16 +118,16 @@ def test_logs_without_transactions_are_read_once(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("said", "read"),
+    ("remarks", "read"),
     [({}, 1), ({7: "false"}, 0), ({7: "false", 12: "false"}, 0), ({7: "true"}, 1), ({7: "false", 12: "true"}, 1)],
 )
 def test_logs_are_looked_into_where_there_may_be_transactions(
-    said: dict[int, str], read: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    remarks: dict[int, str], read: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The OPTIONS files of a RocksDB say whether there are, all of them."""
     path = tmp_path / "db"
     shutil.copytree(GOLDEN / "rocksdb-11.8.1-writeprepared-log" / "db", path)
-    for number, value in said.items():
+    for number, value in remarks.items():
         path.joinpath(f"OPTIONS-{number:06d}").write_text(f"[DBOptions]\n  allow_2pc={value}\n")
     looked = []
     monkeypatch.setattr(version, "has_marks", lambda batch: looked.append(batch.num_rows) or False)

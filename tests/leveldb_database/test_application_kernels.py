@@ -54,16 +54,16 @@ def plain(view: str, entries: Sequence[tuple[bytes, bytes]], context: Any = None
             expected.append(decoder.decode(Entry(key, value, number), context))
         except UnknownBytesError as unknown:
             expected.append({"reason": str(unknown)})
-    found: dict[str, list[Any]] = {field.name: [] for field in fields}
+    values: dict[str, list[Any]] = {field.name: [] for field in fields}
     undecoded = 0
     for part in decode_parts(decoder, context, batch, fields):
         undecoded += part.undecoded
         for name, column in part.columns.items():
             column.validate(full=True)
             assert len(column) == part.entries.num_rows
-            found[name] += values_of(column)
-    assert found == {field.name: values_of(make_column(expected, field)) for field in fields}
-    assert undecoded == len(entries) - found["reason"].count(None)
+            values[name] += values_of(column)
+    assert values == {field.name: values_of(make_column(expected, field)) for field in fields}
+    assert undecoded == len(entries) - values["reason"].count(None)
     rows = decoder.decode_plain_rows(batch.column("key"), batch.column("value"), context)
     assert rows is not None
     return list(map(bool, rows.is_plain))
@@ -85,7 +85,7 @@ def varint(value: int) -> bytes:
 
 
 def masked(value: bytes, mask: bytes) -> bytes:
-    return bytes(byte ^ (mask or b"\0")[at % max(len(mask), 1)] for at, byte in enumerate(value))
+    return bytes(byte ^ (mask or b"\0")[index % max(len(mask), 1)] for index, byte in enumerate(value))
 
 
 NUMBERS = st.one_of(st.integers(0, 200), st.integers(0, (1 << 63) - 1))
@@ -211,7 +211,7 @@ def lists(tags: st.SearchStrategy[tuple[int, bytes]]) -> st.SearchStrategy[tuple
 
 def compounds(tags: st.SearchStrategy[tuple[int, bytes]]) -> st.SearchStrategy[tuple[int, bytes]]:
     fields = st.lists(st.tuples(SHORT, tags), max_size=4, unique_by=lambda field: field[0])
-    return fields.map(lambda every: (10, b"".join(bytes([t]) + nbt_text(n) + d for n, (t, d) in every) + b"\0"))
+    return fields.map(lambda tags: (10, b"".join(bytes([t]) + nbt_text(n) + d for n, (t, d) in tags) + b"\0"))
 
 
 TREES = st.recursive(SCALARS, lambda tags: lists(tags) | compounds(tags), max_leaves=8)
@@ -236,14 +236,14 @@ def subchunks(draw: st.DrawFn) -> bytes:
 
 WORLD_KEYS = st.one_of(
     st.builds(
-        lambda place, tag, rest: place + bytes([tag]) + rest,
+        lambda place, tag, tail: place + bytes([tag]) + tail,
         st.sampled_from([b"", b"\1\0\0\0"]).map(lambda dimension: struct.pack("<ii", 25, -3) + dimension),
         st.sampled_from([*TAGS, 0, 200]),
         st.sampled_from([b"", b"\xfc"]),
     ),
     st.sampled_from([b"actorprefix" + b"\0\0\0\1\0\0\0\x85", b"digp" + bytes(8), b"digp" + bytes(8) + b"\2\0\0\0"]),
     st.sampled_from(sorted(NAMES)).map(str.encode),
-    st.builds(lambda start, rest: start.encode() + rest, st.sampled_from(PREFIXES), SHORT),
+    st.builds(lambda start, tail: start.encode() + tail, st.sampled_from(PREFIXES), SHORT),
 )
 WORLD = st.one_of(
     st.tuples(WORLD_KEYS, st.one_of(ROOTS, st.lists(ROOTS, max_size=3).map(b"".join), st.binary(max_size=17))),
@@ -298,9 +298,9 @@ PARTS = st.one_of(
 TREE = st.recursive(PARTS, lambda items: st.lists(items, max_size=4), max_leaves=6)
 
 
-def fields(count: int, **others: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def fields(count: int, **strategies: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """A list of about so many items; `others` by `_PLACE`."""
-    parts = [others.get(f"_{place}", PARTS) for place in range(count + 1)]
+    parts = [strategies.get(f"_{place}", PARTS) for place in range(count + 1)]
     return st.integers(max(count - 3, 0), count + 1).flatmap(lambda length: st.tuples(*parts[:length]).map(list))
 
 
@@ -342,13 +342,13 @@ BEGINNINGS = (
 )
 CHAIN_KEYS = st.one_of(
     st.builds(
-        lambda first, number, rest: first + number + rest,
+        lambda first, number, tail: first + number + tail,
         st.sampled_from([b"h", b"S", b"b", b"H"]),
         BLOCK_NUMBERS,
         st.sampled_from([b"", b"n", b"t", TXID + b"t", TXID[1:], TXID[:22]]),
     ),
     st.builds(
-        lambda first, rest: first + rest,
+        lambda first, tail: first + tail,
         st.sampled_from(BEGINNINGS),
         st.sampled_from([b"", TXID, TXID * 2, bytes(8) + TXID, b"\1\x0f", b"\x10", bytes(16)]) | st.binary(max_size=3),
     ),
@@ -381,8 +381,13 @@ def test_most_entries_of_a_chain_are_left_to_the_kernels() -> None:
         (TXID, b"node"),
     ]
     assert plain("ethereum", entries) == [True] * len(entries)
-    others = [(b"LastBlock", TXID), (b"b" + block, rlp([[b"\5" + rlp([])]])), (b"H" + TXID, bytes(9)), (b"?", b"")]
-    assert plain("ethereum", others) == [False] * len(others)
+    other_entries = [
+        (b"LastBlock", TXID),
+        (b"b" + block, rlp([[b"\5" + rlp([])]])),
+        (b"H" + TXID, bytes(9)),
+        (b"?", b""),
+    ]
+    assert plain("ethereum", other_entries) == [False] * len(other_entries)
 
 
 @pytest.mark.parametrize("depth", [16, 17])
@@ -1003,14 +1008,14 @@ def test_what_most_entries_of_indexed_db_are_is_left_to_the_kernels() -> None:
     rows = sawlog.read(APPLICATION_PATHS["indexed_db"], view="rows").to_pylist()
     decoder = find_application("indexed_db")
     assert decoder is not None
-    every = [Entry(row["key"], row["value"], row["sequence"]) for row in rows]
-    are_names = decoder.are_names(pa.array([entry.key for entry in every], pa.binary()))
+    all_entries = [Entry(row["key"], row["value"], row["sequence"]) for row in rows]
+    are_names = decoder.are_names(pa.array([entry.key for entry in all_entries], pa.binary()))
     assert are_names is not None
-    some = [entry for entry, is_name in zip(every, are_names, strict=True) if is_name]
-    assert 0 < len(some) < len(every) // 2
-    context = decoder.make_context(Entries.of(every), HOME)
-    assert decoder.make_context(Entries.of(some), HOME) == context
-    are_plain = plain("indexed_db", [(entry.key, entry.value or b"") for entry in every], context)
+    name_entries = [entry for entry, is_name in zip(all_entries, are_names, strict=True) if is_name]
+    assert 0 < len(name_entries) < len(all_entries) // 2
+    context = decoder.make_context(Entries.of(all_entries), HOME)
+    assert decoder.make_context(Entries.of(name_entries), HOME) == context
+    are_plain = plain("indexed_db", [(entry.key, entry.value or b"") for entry in all_entries], context)
     assert not any(is_plain and is_name for is_plain, is_name in zip(are_plain, are_names, strict=True))
     assert sum(are_plain) == 139  # of 190: it has a value of each kind that there is
 

@@ -39,26 +39,26 @@ def read_view(view: str, path: Path | None = None, **options: Any) -> list[dict[
     return sawlog.read(path or APPLICATION_PATHS[view], view=view, **options).to_pylist()
 
 
-def shown(text: str) -> str:
+def show_text(text: str) -> str:
     """Text as the views show it: halves of pairs are not Unicode."""
     return re.sub("[\ud800-\udfff]+", "\ufffd", text)
 
 
 @pytest.mark.parametrize(("view", "area"), [("local_storage", "local"), ("session_storage", "session")])
 def test_items_are_what_the_page_has_stored(view: str, area: str) -> None:
-    found = [row for row in read_view(view) if row["kind"] == "item"]
-    assert {row["key"]: row["value"] for row in found} == {
-        key: shown(value) for key, value in read_application_truth()["storage"][area].items()
+    rows = [row for row in read_view(view) if row["kind"] == "item"]
+    assert {row["key"]: row["value"] for row in rows} == {
+        key: show_text(value) for key, value in read_application_truth()["storage"][area].items()
     }
-    assert {row["storage_key"].rstrip("/") for row in found} == {read_application_truth()["storage"]["origin"]}
-    reasons = {row["key"]: row["reason"] for row in found if row["reason"]}
+    assert {row["storage_key"].rstrip("/") for row in rows} == {read_application_truth()["storage"]["origin"]}
+    reasons = {row["key"]: row["reason"] for row in rows if row["reason"]}
     assert reasons == {"lone": "value: not utf-16-le at byte 2 of the text: shown with U+FFFD"}
 
 
 @pytest.mark.parametrize("view", ["local_storage", "session_storage"])
 def test_history_has_older_items_and_deleted_ones(view: str) -> None:
-    found = [(row["key"], row["value"], row["operation"], row["live"]) for row in read_view(view, history=True)]
-    assert [one for one in found if one[0] in ("changed", "gone")] == [
+    rows = [(row["key"], row["value"], row["operation"], row["live"]) for row in read_view(view, history=True)]
+    assert [row for row in rows if row[0] in ("changed", "gone")] == [
         ("changed", "second", "put", True),
         ("changed", "first", "put", False),
         ("gone", None, "delete", False),
@@ -67,51 +67,53 @@ def test_history_has_older_items_and_deleted_ones(view: str) -> None:
 
 
 def test_local_storage_knows_when_an_origin_was_written() -> None:
-    found = {row["kind"]: row for row in read_view("local_storage")}
-    assert found["modified"]["time"].year == found["accessed"]["time"].year == 2026
+    rows_by_kind = {row["kind"]: row for row in read_view("local_storage")}
+    assert rows_by_kind["modified"]["time"].year == rows_by_kind["accessed"]["time"].year == 2026
     items = read_application_truth()["storage"]["local"]
-    assert found["modified"]["size"] >= sum(map(len, (*items, *items.values())))
-    assert found["version"]["value"] == "1"
+    assert rows_by_kind["modified"]["size"] >= sum(map(len, (*items, *items.values())))
+    assert rows_by_kind["version"]["value"] == "1"
 
 
 def test_session_storage_knows_the_tab() -> None:
-    found = read_view("session_storage")
-    (tab,) = (row for row in found if row["kind"] == "namespace")
-    assert all(row["namespaces"] == tab["namespaces"] for row in found if row["kind"] == "item")
+    rows = read_view("session_storage")
+    (tab,) = (row for row in rows if row["kind"] == "namespace")
+    assert all(row["namespaces"] == tab["namespaces"] for row in rows if row["kind"] == "item")
     (path,) = APPLICATION_PATHS["session_storage"].glob("*.log")
     assert tab["namespaces"][0].encode() in path.read_bytes()
 
 
 @pytest.mark.parametrize("area", ["local", "sync"])
 def test_chrome_storage_is_what_the_extension_has_stored(area: str) -> None:
-    told = read_application_truth()["extension"]
-    found = read_view("chrome_storage", APPLICATION_OPTIONS[area] / told["id"])
-    assert {row["key"]: json.loads(row["value"]) for row in found} == told[area]
-    assert {(row["area"], row["extension"], row["reason"]) for row in found} == {(area, told["id"], None)}
-    gone = [
+    extension = read_application_truth()["extension"]
+    rows = read_view("chrome_storage", APPLICATION_OPTIONS[area] / extension["id"])
+    assert {row["key"]: json.loads(row["value"]) for row in rows} == extension[area]
+    assert {(row["area"], row["extension"], row["reason"]) for row in rows} == {(area, extension["id"], None)}
+    deleted_rows = [
         row
-        for row in read_view("chrome_storage", APPLICATION_OPTIONS[area] / told["id"], history=True)
+        for row in read_view("chrome_storage", APPLICATION_OPTIONS[area] / extension["id"], history=True)
         if row["key"] == "gone"
     ]
-    assert {(row["operation"], row["value"]) for row in gone} == {("delete", None), ("put", '"deleted"')}
+    assert {(row["operation"], row["value"]) for row in deleted_rows} == {("delete", None), ("put", '"deleted"')}
 
 
 def records(store: str, **options: Any) -> list[dict[str, Any]]:
-    found = read_view("indexed_db", **options)
-    return [row for row in found if row["kind"] == "record" and row["object_store"] == store]
+    rows = read_view("indexed_db", **options)
+    return [row for row in rows if row["kind"] == "record" and row["object_store"] == store]
 
 
-def equal(text: str, wanted: Any) -> bool:
+def equal(text: str, expected: Any) -> bool:
     """Whether a JSON is what the page shows of the value, which cannot say -0 in JSON."""
-    found, told = (json.dumps(one, sort_keys=True) for one in (json.loads(text), _with_negative_zeros(wanted)))
-    return found == told
+    text_read, text_expected = (
+        json.dumps(document, sort_keys=True) for document in (json.loads(text), _with_negative_zeros(expected))
+    )
+    return text_read == text_expected
 
 
 def _with_negative_zeros(value: Any) -> Any:
     if isinstance(value, list):
-        return [_with_negative_zeros(one) for one in value]
+        return [_with_negative_zeros(item) for item in value]
     if isinstance(value, dict):
-        return -0.0 if "$negative_zero" in value else {name: _with_negative_zeros(one) for name, one in value.items()}
+        return -0.0 if "$negative_zero" in value else {name: _with_negative_zeros(item) for name, item in value.items()}
     return value
 
 
@@ -128,34 +130,34 @@ def test_values_are_what_the_browser_reads(name: str) -> None:
 
 
 def test_keys_paths_and_indexes() -> None:
-    told = read_application_truth()["indexed_db"]
-    found = [repr([json.loads(row["key"]), json.loads(row["value"])]) for row in records("keys")]
-    pairs = zip(told["keys"], told["key_values"], strict=True)
-    assert sorted(found) == sorted(repr([key, value]) for key, value in pairs)
+    truth = read_application_truth()["indexed_db"]
+    records_read = [repr([json.loads(row["key"]), json.loads(row["value"])]) for row in records("keys")]
+    pairs = zip(truth["keys"], truth["key_values"], strict=True)
+    assert sorted(records_read) == sorted(repr([key, value]) for key, value in pairs)
     people = {json.loads(row["key"]): json.loads(row["value"]) for row in records("people")}
-    assert [people[one["id"]] | {"id": one["id"]} for one in told["people"]] == told["people"]
+    assert [people[person["id"]] | {"id": person["id"]} for person in truth["people"]] == truth["people"]
     assert [json.loads(row["key"]) for row in records("nested")] == [[1, "x"]]
-    every = read_view("indexed_db")
-    entries = [(row["index"], row["key"], row["value"]) for row in every if row["kind"] == "index_entry"]
+    all_rows = read_view("indexed_db")
+    entries = [(row["index"], row["key"], row["value"]) for row in all_rows if row["kind"] == "index_entry"]
     assert {("by tags", '"code"', "2"), ("by both", '["Grace",1906]', "2")} < set(entries)
-    assert len([one for one in entries if one[0] == "by tags"]) == 4
-    metadata = {(row["object_store"], row["index"], row["kind"]): row["value"] for row in every}
+    assert len([entry for entry in entries if entry[0] == "by tags"]) == 4
+    metadata = {(row["object_store"], row["index"], row["kind"]): row["value"] for row in all_rows}
     assert metadata["people", None, "object_store.key_path"] == '"id"'
     assert metadata["people", None, "object_store.auto_increment"] == "true"
     assert metadata["nested", None, "object_store.key_path"] == '["a.b","c"]'
     assert metadata["people", "by name", "index.unique"] == "true"
     assert metadata["people", "by tags", "index.multi_entry"] == "true"
-    assert {row["database"] for row in every if row["database_id"]} == {"values"}
-    assert {row["origin"] for row in every if row["database_id"]} == {"http_127.0.0.1_8123@1"}
-    assert not [row for row in every if row["reason"]]
+    assert {row["database"] for row in all_rows if row["database_id"]} == {"values"}
+    assert {row["origin"] for row in all_rows if row["database_id"]} == {"http_127.0.0.1_8123@1"}
+    assert not [row for row in all_rows if row["reason"]]
 
 
 def test_older_records_deleted_ones_and_a_deleted_database_are_in_the_history() -> None:
-    found = [
+    rows = [
         (json.loads(row["key"]), row["value"], row["operation"], row["live"])
         for row in records("changes", history=True)
     ]
-    assert found == [
+    assert rows == [
         ("a", None, "delete", False),
         ("a", "1", "put", False),
         ("b", '{"third":3}', "put", True),
@@ -164,19 +166,19 @@ def test_older_records_deleted_ones_and_a_deleted_database_are_in_the_history() 
         ("c", None, "delete", False),
         ("c", "[1]", "put", False),
     ]
-    (kept,) = (row for row in records("gone", history=True) if row["operation"] == "put")
-    assert (kept["database"], kept["value"], kept["live"]) == ("größe", '"kept in the files"', False)
+    (row,) = (row for row in records("gone", history=True) if row["operation"] == "put")
+    assert (row["database"], row["value"], row["live"]) == ("größe", '"kept in the files"', False)
 
 
 def test_values_in_blobs_and_objects_of_the_browser() -> None:
-    found = {json.loads(row["key"]): row for row in records("blobs")}
-    assert sorted(found) == sorted(read_application_truth()["indexed_db"]["blobs"]["names"])
+    rows = {json.loads(row["key"]): row for row in records("blobs")}
+    assert sorted(rows) == sorted(read_application_truth()["indexed_db"]["blobs"]["names"])
     state, noise = 1, []
     for _ in range(66000):
         state = state * 48271 % 2147483647
         noise.append(chr(state % 256))
-    assert json.loads(found["wrapped"]["value"]) == "".join(noise)
-    values = {name: json.loads(row["value"]) for name, row in found.items()}
+    assert json.loads(rows["wrapped"]["value"]) == "".join(noise)
+    values = {name: json.loads(row["value"]) for name, row in rows.items()}
     assert [values["blob"], values["file"]] == [{"$blob": 0}, [1, {"$file": 0}]]
     assert values["host"] == {
         "point": {"$host": "DOMPoint", "values": [1, 2, 3, 4]},
@@ -210,9 +212,9 @@ def test_a_blob_that_is_gone_is_a_reason(tmp_path: Path) -> None:
     place.mkdir()
     for path in APPLICATION_PATHS["indexed_db"].iterdir():
         (place / path.name).write_bytes(path.read_bytes())
-    found = [row for row in read_view("indexed_db", place) if row["reason"]]
-    assert [(row["key"], row["value"], row["version"]) for row in found] == [('"wrapped"', None, 2)]
-    assert found[0]["reason"] == "value: the value is in 4, a file that is not there"
+    rows = [row for row in read_view("indexed_db", place) if row["reason"]]
+    assert [(row["key"], row["value"], row["version"]) for row in rows] == [('"wrapped"', None, 2)]
+    assert rows[0]["reason"] == "value: the value is in 4, a file that is not there"
 
 
 def test_blobs_are_found_from_inside_of_the_directory_and_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,8 +243,8 @@ def test_options_of_other_views_are_refused() -> None:
         sawlog.open(APPLICATION_PATHS["local_storage"], view="live", history=True)
     with pytest.raises(sawlog.OptionError, match="salvage is for the view 'all' and history=true"):
         sawlog.open(APPLICATION_PATHS["local_storage"], view="local_storage", salvage="orphans")
-    found = sawlog.open(APPLICATION_PATHS["local_storage"], view="local_storage", history=True, salvage="orphans")
-    assert found.schema.names[-4:] == ["live", "file", "level", "orphan"]
+    dataset = sawlog.open(APPLICATION_PATHS["local_storage"], view="local_storage", history=True, salvage="orphans")
+    assert dataset.schema.names[-4:] == ["live", "file", "level", "orphan"]
 
 
 VIEWS = (
@@ -286,7 +288,9 @@ def stored() -> Iterator[tuple[str, bytes, bytes]]:
     yield "bitcoin_blocks", b"b" + bytes(32), bytes.fromhex("8fee3c000d010008") + test_bitcoin.GENESIS
 
 
-REAL = {name: [entry[1:] for entry in every] for name, every in itertools.groupby(stored(), key=lambda one: one[0])}
+REAL = {
+    name: [entry[1:] for entry in entries] for name, entries in itertools.groupby(stored(), key=lambda entry: entry[0])
+}
 
 
 def decoded(name: str, key: bytes, value: bytes | None) -> dict[str, Any]:
@@ -299,11 +303,11 @@ def decoded(name: str, key: bytes, value: bytes | None) -> dict[str, Any]:
         row = dict(view.decode(entry, context))
     except UnknownBytesError as unknown:
         return {"reason": str(unknown)}
-    for one in row.values():
-        if isinstance(one, str):
-            one.encode()
-        if isinstance(one, int):
-            assert -(1 << 63) <= one < 1 << 63
+    for field_value in row.values():
+        if isinstance(field_value, str):
+            field_value.encode()
+        if isinstance(field_value, int):
+            assert -(1 << 63) <= field_value < 1 << 63
     if name in ("bedrock", "indexed_db") and row.get("value") is not None:
         json.loads(row["value"])
     assert row.keys() <= {*view.columns.names, "reason"}
@@ -325,8 +329,8 @@ def test_changed_entries_of_a_profile_are_rows_or_reasons(data: st.DataObject) -
     key, value = data.draw(st.sampled_from(REAL[name]))
     changed = bytearray(data.draw(st.sampled_from([key, value])))
     edits = st.tuples(st.integers(0, max(0, len(changed) - 1)), st.integers(0, 255))
-    for at, byte in data.draw(st.lists(edits, min_size=1, max_size=3)):
-        changed[at : at + 1] = bytes([byte])
+    for offset, byte in data.draw(st.lists(edits, min_size=1, max_size=3)):
+        changed[offset : offset + 1] = bytes([byte])
     cut = data.draw(st.integers(0, len(changed)))
     decoded(name, key, bytes(changed))
     decoded(name, bytes(changed), value)
@@ -393,9 +397,9 @@ def test_reasons_say_what_and_where(data: bytes, reason: str) -> None:
 )
 def test_a_part_that_cannot_be_shown_keeps_the_rest_of_its_value(data: bytes, value: Any, reason: str) -> None:
     """What follows a part without an end that is known is shown as bytes together with it."""
-    text, told = decode_script_value(b"\xff\x0f" + data)
+    text, explanation = decode_script_value(b"\xff\x0f" + data)
     assert json.loads(text) == value
-    assert str(told).startswith(reason)
+    assert str(explanation).startswith(reason)
 
 
 def test_values_that_are_nested_too_deep_are_shown_down_to_there() -> None:

@@ -34,10 +34,10 @@ def restored(backups: Path, number: int, target: Path) -> Path:
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_backup_is_the_database_that_is_restored(number: int, tmp_path: Path) -> None:
-    held = read_live_state(restored(BACKUPS, number, tmp_path / "db"), "default")
-    assert held
-    assert read_live_state(BACKUPS, "default", backup=number) == held
-    assert read_live_state(BACKUPS / "private" / str(number), "default") == held
+    state = read_live_state(restored(BACKUPS, number, tmp_path / "db"), "default")
+    assert state
+    assert read_live_state(BACKUPS, "default", backup=number) == state
+    assert read_live_state(BACKUPS / "private" / str(number), "default") == state
     report = sawlog.verify(BACKUPS, backup=number)
     assert not report.damaged
     assert not report.incomplete
@@ -58,10 +58,10 @@ def test_a_backup_by_its_time(backups: Path) -> None:
     first = dt.datetime.fromtimestamp(began, dt.UTC)
     hour = dt.timedelta(hours=1)
     for moment, number in [(first, 1), (first + hour / 2, 1), (first + hour, 2), (first + 9 * hour, 2)]:
-        held = sawlog.read(backups, backup=number)
-        assert sawlog.read(backups, as_of=moment).equals(held)
-        assert sawlog.read(backups, as_of=moment.isoformat()).equals(held)
-        assert sawlog.read(backups, as_of=moment.replace(tzinfo=None).isoformat()).equals(held)
+        table = sawlog.read(backups, backup=number)
+        assert sawlog.read(backups, as_of=moment).equals(table)
+        assert sawlog.read(backups, as_of=moment.isoformat()).equals(table)
+        assert sawlog.read(backups, as_of=moment.replace(tzinfo=None).isoformat()).equals(table)
     with pytest.raises(OptionError, match=f"no backup up to .*; the first is of {first.isoformat()[:19]}"):
         sawlog.read(backups, as_of=first - hour)
     with pytest.raises(OptionError, match="give one of them"):
@@ -78,7 +78,7 @@ def test_a_backup_by_its_time(backups: Path) -> None:
 def test_every_file_is_checked_or_named() -> None:
     dataset = sawlog.open(BACKUPS, backup=1)
     checked = {file.path for file in dataset.report().files}
-    skipped = {one.path for one in dataset.skipped if one.reason == "of another backup"}
+    skipped = {file.path for file in dataset.skipped if file.reason == "of another backup"}
     assert {Path(path).name for path in checked} >= {"CURRENT", "OPTIONS-000007", "000008.log", "000009.sst"}
     assert {Path(path).name for path in skipped} == {"CURRENT", "MANIFEST-000005", "000010.log", "000011.sst", "2"}
 
@@ -141,13 +141,15 @@ def test_descriptions_of_newer_releases(backups: Path) -> None:
     files = [line.replace("shared/", "shared_checksum/") for line in lines[3:]]
     for name in ("000009", "000011"):
         path = next(shared.glob(f"{name}*"))
-        other = f"{name}_s0123ABCDEF_{path.stat().st_size}.sst"
-        path.rename(shared / other)
-        files = [line.replace(f"{name}.sst", other) for line in files]
+        other_name = f"{name}_s0123ABCDEF_{path.stat().st_size}.sst"
+        path.rename(shared / other_name)
+        files = [line.replace(f"{name}.sst", other_name) for line in files]
     files = [f"{line} size {backups.joinpath(line.split()[0]).stat().st_size}" for line in files]
-    more = ["shared_checksum/000099.sst ni::excluded true"]
+    further_lines = ["shared_checksum/000099.sst ni::excluded true"]
     meta.write_text(
-        "\n".join(["schema_version 2.1", *lines[:2], "metadata 00", *lines[2:3], *files, *more, "// FOOTER", ""])
+        "\n".join(
+            ["schema_version 2.1", *lines[:2], "metadata 00", *lines[2:3], *files, *further_lines, "// FOOTER", ""]
+        )
     )
     assert sawlog.read(backups, **FORMAT).equals(sawlog.read(BACKUPS, **FORMAT))
     assert not sawlog.verify(backups, **FORMAT).damaged

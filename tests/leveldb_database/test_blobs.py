@@ -28,15 +28,15 @@ def live(path: Path, **arguments: object) -> dict[bytes, bytes]:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_values_in_blob_files(codec: str, tmp_path: Path) -> None:
-    held = database(tmp_path / "db", codec)
+    state = database(tmp_path / "db", codec)
     assert list((tmp_path / "db").glob("*.blob"))
-    assert live(tmp_path / "db") == held
-    every = sawlog.read(tmp_path / "db", format="leveldb_database", view="all")
-    assert {"put", "put_blob_index"} <= set(every["operation"].to_pylist())
+    assert live(tmp_path / "db") == state
+    table = sawlog.read(tmp_path / "db", format="leveldb_database", view="all")
+    assert {"put", "put_blob_index"} <= set(table["operation"].to_pylist())
     assert not sawlog.verify(tmp_path / "db", format="leveldb_database").damaged
     dataset = sawlog.open(tmp_path / "db", format="leveldb_database")
-    assert dataset.count_rows() == len(held)
-    assert sawlog.read(tmp_path / "db", format="leveldb_database", columns=["key"]).num_rows == len(held)
+    assert dataset.count_rows() == len(state)
+    assert sawlog.read(tmp_path / "db", format="leveldb_database", columns=["key"]).num_rows == len(state)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -49,21 +49,21 @@ def test_a_value_that_a_codec_refuses_costs_its_entry_only(codec: str, tmp_path:
     blob = max(path.glob("*.blob"))
     data = blob.read_bytes()
     records = {}
-    at = BLOB_FILE_HEADER
-    while at < len(data) - BLOB_FILE_FOOTER:
-        key, value = struct.unpack_from("<QQ", data, at)
-        start = at + BLOB_RECORD_HEADER
-        records[data[start : start + key]] = (at, start + key, start + key + value)
-        at = start + key + value
+    offset = BLOB_FILE_HEADER
+    while offset < len(data) - BLOB_FILE_FOOTER:
+        key, value = struct.unpack_from("<QQ", data, offset)
+        start = offset + BLOB_RECORD_HEADER
+        records[data[start : start + key]] = (offset, start + key, start + key + value)
+        offset = start + key + value
     places = {row["key"]: number for number, row in enumerate(rows)}
-    chosen = [key for key in records if key in places][::20]
-    assert len(chosen) > 2
+    picked_keys = [key for key in records if key in places][::20]
+    assert len(picked_keys) > 2
     broken = {}
-    for key in chosen:
-        at, start, end = records[key]
+    for key in picked_keys:
+        offset, start, end = records[key]
         value = b"\xff" * (end - start)
         checksum = mask_crc(key + value) ^ (codec == "none")
-        head = data[: at + BLOB_RECORD_HEADER - 4] + checksum.to_bytes(4, "little")
+        head = data[: offset + BLOB_RECORD_HEADER - 4] + checksum.to_bytes(4, "little")
         broken[places[key]] = head + key + value + data[end:]
     units = {number: [row] for number, row in enumerate(rows)}
     assert_lost_by_unit(path, "leveldb_database", broken, units, file=blob, damages=None, view="live")
@@ -73,30 +73,30 @@ BLOB_FILE_HEADER, BLOB_FILE_FOOTER, BLOB_RECORD_HEADER = 30, 32, 32
 
 
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
-@pytest.mark.parametrize("gone", [True, False])
-def test_damaged_blob_files_cost_their_values(gone: bool, tmp_path: Path) -> None:
-    held = database(tmp_path / "db", "none")
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_damaged_blob_files_cost_their_values(is_removed: bool, tmp_path: Path) -> None:
+    state = database(tmp_path / "db", "none")
     blob = max((tmp_path / "db").glob("*.blob"))
-    if gone:
+    if is_removed:
         blob.unlink()
     else:
         data = bytearray(blob.read_bytes())
         for place in range(200, len(data), 2000):
             data[place] ^= 1
         blob.write_bytes(data)
-    with pytest.raises(IncompleteError if gone else DamageError, match=blob.name):
+    with pytest.raises(IncompleteError if is_removed else DamageError, match=blob.name):
         live(tmp_path / "db")
-    found = live(tmp_path / "db", on_damage="skip")
-    assert found.items() < held.items()
-    assert len(held) - len(found) >= 5
+    live_rows = live(tmp_path / "db", on_damage="skip")
+    assert live_rows.items() < state.items()
+    assert len(state) - len(live_rows) >= 5
     report = sawlog.verify(tmp_path / "db", format="leveldb_database")
-    assert (report.rows, report.verdict) == (len(found), "incomplete" if gone else "damaged")
+    assert (report.rows, report.verdict) == (len(live_rows), "incomplete" if is_removed else "damaged")
     listed = sawlog.read(tmp_path / "db", format="leveldb_database", view="damage")
-    lost = listed.filter(pc.not_equal(listed["kind"], "bad_blob_part"))
-    assert lost.num_rows == len(held) - len(found)
-    assert listed.num_rows == (lost.num_rows if gone else 2 * lost.num_rows)
+    lost_entries = listed.filter(pc.not_equal(listed["kind"], "bad_blob_part"))
+    assert lost_entries.num_rows == len(state) - len(live_rows)
+    assert listed.num_rows == (lost_entries.num_rows if is_removed else 2 * lost_entries.num_rows)
     assert set(listed["file"].to_pylist()) == {str(blob)}
-    assert sawlog.open(tmp_path / "db", format="leveldb_database", on_damage="skip").count_rows() == len(found)
+    assert sawlog.open(tmp_path / "db", format="leveldb_database", on_damage="skip").count_rows() == len(live_rows)
 
 
 RECORD_HEADER = 32
@@ -105,23 +105,23 @@ FILE_HEADER = 30
 
 def records(data: bytes) -> list[tuple[int, int, int]]:
     """Where the records of a blob file begin, the bytes of their keys, and of their values."""
-    found, at = [], FILE_HEADER
-    while at + RECORD_HEADER < len(data) - RECORD_HEADER:
-        key, value = struct.unpack_from("<QQ", data, at)
-        found.append((at, key, value))
-        at += RECORD_HEADER + key + value
-    return found
+    record_list, offset = [], FILE_HEADER
+    while offset + RECORD_HEADER < len(data) - RECORD_HEADER:
+        key, value = struct.unpack_from("<QQ", data, offset)
+        record_list.append((offset, key, value))
+        offset += RECORD_HEADER + key + value
+    return record_list
 
 
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
 @pytest.mark.parametrize("codec", ["snappy", "lz4", "lz4hc", "zstd", "bz2"])
 def test_a_value_that_does_not_expand_costs_itself_only(codec: str, tmp_path: Path) -> None:
-    held = database(tmp_path / "db", codec)
+    state = database(tmp_path / "db", codec)
     blob = max((tmp_path / "db").glob("*.blob"))
     data = blob.read_bytes()
-    found = records(data)
-    assert len(found) > 20
-    for start, key_size, size in (found[0], found[len(found) // 2], found[-1]):
+    record_list = records(data)
+    assert len(record_list) > 20
+    for start, key_size, size in (record_list[0], record_list[len(record_list) // 2], record_list[-1]):
         place = start + RECORD_HEADER
         key = data[place : place + key_size]
         content = key + data[place + key_size : place + key_size + 3] + b"\xff" * (size - 3)
@@ -129,13 +129,13 @@ def test_a_value_that_does_not_expand_costs_itself_only(codec: str, tmp_path: Pa
         blob.write_bytes(
             data[: start + RECORD_HEADER - 4] + checksum + content + data[start + RECORD_HEADER + len(content) :]
         )
-        expected = {name: value for name, value in held.items() if name != key}
+        expected = {name: value for name, value in state.items() if name != key}
         for threads in (False, True):
             assert live(tmp_path / "db", on_damage="skip", use_threads=threads) == expected
-        assert len(expected) == len(held) - 1
+        assert len(expected) == len(state) - 1
         for view in ("live", "all"):
             rows = read_rows_before_damage(tmp_path / "db", format="leveldb_database", view=view)
-            assert [row["key"] for row in rows] == sorted(name for name in held if name < key)
+            assert [row["key"] for row in rows] == sorted(name for name in state if name < key)
 
 
 @pytest.mark.parametrize("code", [6, 8, 0x80, 0xFF])
@@ -146,8 +146,8 @@ def test_a_value_of_an_unknown_codec_is_unsupported_and_others_are_read(code: in
     options.set_min_blob_size(100)
     options.set_blob_compression_type(DBCompressionType.zstd())
     opened = Rdict(str(tmp_path / "db"), options)
-    held = {b"key%d" % number: b"value%d" % number * 100 for number in range(5)}
-    for key, value in held.items():
+    state = {b"key%d" % number: b"value%d" % number * 100 for number in range(5)}
+    for key, value in state.items():
         opened[key] = value
     opened.flush()
     opened.close()
@@ -158,11 +158,11 @@ def test_a_value_of_an_unknown_codec_is_unsupported_and_others_are_read(code: in
     size_before = table.stat().st_size
     sawlog.write(pa.Table.from_pylist(rows), table, format="leveldb_table", dialect="rocksdb")
     state_new_size(table, size_before)
-    told = f"compression type {code:#04x}"
-    with pytest.raises(UnsupportedError, match=told):
+    message = f"compression type {code:#04x}"
+    with pytest.raises(UnsupportedError, match=message):
         live(tmp_path / "db")
     with pytest.warns(sawlog.DamageWarning, match="does not support"):
-        found = live(tmp_path / "db", on_damage="skip")
-    assert found == {key: value for key, value in held.items() if key != rows[2]["key"]}
+        live_rows = live(tmp_path / "db", on_damage="skip")
+    assert live_rows == {key: value for key, value in state.items() if key != rows[2]["key"]}
     report = sawlog.verify(tmp_path / "db", format="leveldb_database")
     assert (report.damaged, report.unsupported, report.rows) == (False, True, 4)

@@ -23,7 +23,7 @@ from tests.leveldb_database.support import state_new_size
 
 VALUE = 4 << 20
 ENTRIES = 60
-MOST = 10 * VALUE
+MAX_BYTES = 10 * VALUE
 
 
 class Peak:
@@ -65,13 +65,13 @@ def test_a_blob_that_many_entries_lead_to_is_not_held_for_all_of_them(tmp_path: 
     with Peak() as peak:
         count = size = 0
         for batch in peak.watched(dataset.to_batches()):
-            count, size = count + batch.num_rows, size + sum(len(one.as_py()) for one in batch["value"])
+            count, size = count + batch.num_rows, size + sum(len(value.as_py()) for value in batch["value"])
     assert (count, size) == (ENTRIES, ENTRIES * VALUE)
-    assert peak.bytes < MOST
+    assert peak.bytes < MAX_BYTES
 
 
-def entry(shared: int, rest: bytes, value: bytes) -> bytes:
-    return encode_varint(shared) + encode_varint(len(rest)) + encode_varint(len(value)) + rest + value
+def entry(shared: int, suffix: bytes, value: bytes) -> bytes:
+    return encode_varint(shared) + encode_varint(len(suffix)) + encode_varint(len(value)) + suffix + value
 
 
 PREFIX = 200_000
@@ -112,10 +112,10 @@ def test_an_index_of_keys_that_share_long_prefixes_stays_as_it_is(view: str, lon
         dataset = sawlog.open(path, format="leveldb_table", comparator=comparator, view=view)
         rows += sum(batch.num_rows for batch in peak.watched(dataset.to_batches()))
     assert rows == 2 * (BLOCKS if view == "rows" else BLOCKS + 2)
-    assert peak.bytes < MOST
+    assert peak.bytes < MAX_BYTES
     key = bytes(PREFIX) + struct.pack(">H", 77)
-    found = sawlog.read(path, format="leveldb_table", comparator=comparator, filters=[("key", "=", key)])
-    assert found["key"].to_pylist() == [key]
+    table = sawlog.read(path, format="leveldb_table", comparator=comparator, filters=[("key", "=", key)])
+    assert table["key"].to_pylist() == [key]
     assert not sawlog.verify(path, format="leveldb_table", comparator=comparator).damaged
 
 

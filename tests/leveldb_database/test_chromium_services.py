@@ -41,8 +41,8 @@ PLACES = {
 
 @cache
 def truth() -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((PROFILE / "truth.json").read_text())
-    return told
+    document: dict[str, Any] = json.loads((PROFILE / "truth.json").read_text())
+    return document
 
 
 def read_view(path: Path, view: str) -> list[dict[str, Any]]:
@@ -61,16 +61,16 @@ def read_place(view: str, place: str = "") -> list[dict[str, Any]]:
 def test_sites_are_what_the_browser_shows_of_them() -> None:
     sites = {row["host_md5"]: row for row in read_place("site_characteristics") if row["kind"] == "site"}
     compared = 0
-    for shown in truth()["sites"]:
-        host = shown["origin"].partition("//")[2].partition(":")[0]
-        if shown["isDirty"]:  # not written yet
+    for site in truth()["sites"]:
+        host = site["origin"].partition("//")[2].partition(":")[0]
+        if site["isDirty"]:  # not written yet
             continue
         row = sites[hashlib.md5(host.encode()).hexdigest()]
-        value, wanted = json.loads(row["value"]), shown["value"]
-        assert value.pop("last_loaded") == wanted["lastLoaded"] == row["time"].timestamp()
+        value, expected = json.loads(row["value"]), site["value"]
+        assert value.pop("last_loaded") == expected["lastLoaded"] == row["time"].timestamp()
         for name, feature in value.items():
             camel = re.sub("_(.)", lambda letter: letter[1].upper(), name)
-            assert feature["observation_duration"] == wanted[camel]["observationDuration"]
+            assert feature["observation_duration"] == expected[camel]["observationDuration"]
         compared += 1
     assert compared == 2
 
@@ -79,11 +79,11 @@ def test_push_messages_are_what_the_browser_shows_of_them() -> None:
     kinds: dict[str, list[dict[str, Any]]] = {}
     for row in read_place("gcm_store"):
         kinds.setdefault(row["kind"], []).append(row)
-    shown, extension = truth()["push"], truth()["extension"]
+    push, extension = truth()["push"], truth()["extension"]
     (device,), (checked_in,), (message,) = (kinds[kind] for kind in ("device_id", "last_checkin", "outgoing_message"))
-    assert f"Android Id\t{int(device['value']):#x}\n" in shown
-    assert checked_in["time"].strftime("%A, %B %-d, %Y at %-I:%M:%S\u202f%p") in shown
-    (apps,) = re.findall("Registered App Ids\t(.*)", shown)
+    assert f"Android Id\t{int(device['value']):#x}\n" in push
+    assert checked_in["time"].strftime("%A, %B %-d, %Y at %-I:%M:%S\u202f%p") in push
+    (apps,) = re.findall("Registered App Ids\t(.*)", push)
     assert {row["app"] for kind in ("registration", "token") for row in kinds[kind]} == set(apps.split(", "))
     assert (message["app"], message["sender"]) == (extension["id"], extension["message"]["destinationId"])
     value = json.loads(message["value"])
@@ -102,7 +102,7 @@ def test_push_messages_are_what_the_browser_shows_of_them() -> None:
 
 def test_keys_of_push_messages_are_those_that_the_page_was_given() -> None:
     (row,) = read_place("gcm_store", "Encryption")
-    (token,) = (one for one in read_place("gcm_store") if one["kind"] == "token")
+    (token,) = (row for row in read_place("gcm_store") if row["kind"] == "token")
     assert (row["kind"], row["app"], row["sender"]) == ("encryption_keys", token["app"], token["sender"])
     secret = json.loads(row["value"])["auth_secret"]["$bytes"]
     assert secret.translate(str.maketrans("+/", "-_")).rstrip("=") == truth()["subscription"]["keys"]["auth"]
@@ -182,40 +182,40 @@ def test_paths_of_downloads_are_utf_8_or_utf_16(pickled: str, path: str, reason:
     assert messages.read(b"\x0a" + bytes([len(data)]) + data, "Thing") == ({"path": path}, reason)
 
 
-def told(value: Any) -> Any:
+def simplify(value: Any) -> Any:
     """What `chrome://sync-internals` shows of a field: numbers as text, times as they are stored."""
     if isinstance(value, dict):
-        return value["$bytes"] if "$bytes" in value else {name: told(field) for name, field in value.items()}
+        return value["$bytes"] if "$bytes" in value else {name: simplify(field) for name, field in value.items()}
     if isinstance(value, list):
-        return [told(field) for field in value]
+        return [simplify(field) for field in value]
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def missing(shown: Any, decoded: Any, path: str = "") -> Iterator[str]:
+def missing(expected: Any, decoded: Any, path: str = "") -> Iterator[str]:
     """Fields that the browser shows and the view has not, or has otherwise."""
-    if isinstance(shown, dict) and isinstance(decoded, dict):
-        for name, field in shown.items():
+    if isinstance(expected, dict) and isinstance(decoded, dict):
+        for name, field in expected.items():
             yield from missing(field, decoded.get(name), f"{path}.{name}")
-    elif isinstance(shown, list) and isinstance(decoded, list) and len(shown) == len(decoded):
-        for one, other in zip(shown, decoded, strict=True):
-            yield from missing(one, other, path)
-    elif shown != decoded:
-        yield f"{path}: {shown!r}, not {decoded!r}"
+    elif isinstance(expected, list) and isinstance(decoded, list) and len(expected) == len(decoded):
+        for expected_item, item in zip(expected, decoded, strict=True):
+            yield from missing(expected_item, item, path)
+    elif expected != decoded:
+        yield f"{path}: {expected!r}, not {decoded!r}"
 
 
 def test_entities_are_what_the_browser_shows_of_them() -> None:
     """Fields that have no declaration are there by number."""
     entries = read_place("sync_data")
     assert not [row for row in entries if row["reason"]]
-    values = {(row["kind"], row["data_type"], row["key"]): told(json.loads(row["value"])) for row in entries}
+    values = {(row["kind"], row["data_type"], row["key"]): simplify(json.loads(row["value"])) for row in entries}
     keys = {values[kind, name, key]["client_tag_hash"]: (name, key) for kind, name, key in values if kind == "metadata"}
     compared, different = set(), set()
     for node in truth()["nodes"]:
-        if (found := keys.get(node["metadata"]["client_tag_hash"])) is None:
+        if (key := keys.get(node["metadata"]["client_tag_hash"])) is None:
             assert node["type"] in ("Bookmarks", "Encryption Keys"), node  # in files of their own
             continue
-        assert values["metadata", *found] == node["metadata"]
-        value = values["data", *found]
+        assert values["metadata", *key] == node["metadata"]
+        value = values["data", *key]
         (kind,) = node["specifics"]
         entity = value.get("specifics", {kind: value})
         different |= set(missing(node["specifics"], entity if kind in entity else {kind: entity}))
@@ -230,8 +230,8 @@ def test_entities_are_what_the_browser_shows_of_them() -> None:
 
 def test_times_of_entities_are_those_in_them() -> None:
     reading = {row["key"]: row["time"] for row in read_place("sync_data") if row["data_type"] == "reading_list"}
-    for shown in truth()["extension"]["reading"]:
-        assert int(reading[shown["url"]].timestamp() * 1000) == shown["lastUpdateTime"]
+    for entry in truth()["extension"]["reading"]:
+        assert int(reading[entry["url"]].timestamp() * 1000) == entry["lastUpdateTime"]
     groups = [row["time"] for row in read_place("sync_data") if row["data_type"] == "saved_tab_group" and row["time"]]
     assert max(groups) - min(groups) < timedelta(seconds=10)
 

@@ -41,8 +41,8 @@ PLACES = {
 
 @cache
 def truth() -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((PROFILE / "truth.json").read_text())
-    return told
+    document: dict[str, Any] = json.loads((PROFILE / "truth.json").read_text())
+    return document
 
 
 @cache
@@ -162,10 +162,10 @@ def test_what_explains_entries_is_read_once_for_all_ranges_of_keys(
     with ThreadPoolExecutor(2) as pool:
         parts = list(pool.map(lambda fragment: list(fragment.to_batches()), fragments))
     assert len(calls) == 1
-    found = [row for part in parts for batch in part for row in batch.to_pylist()]
-    assert [(row["path"], row["reason"]) for row in found if row["file_id"] == 25] == [("/1/3/6/12/25", None)] * 2
+    rows = [row for part in parts for batch in part for row in batch.to_pylist()]
+    assert [(row["path"], row["reason"]) for row in rows if row["file_id"] == 25] == [("/1/3/6/12/25", None)] * 2
     again = [pickle.loads(pickle.dumps(fragment)).to_batches() for fragment in fragments]
-    assert [row for part in again for batch in part for row in batch.to_pylist()] == found
+    assert [row for part in again for batch in part for row in batch.to_pylist()] == rows
     assert len(calls) == 1 + len(fragments)
 
 
@@ -210,8 +210,8 @@ def test_what_explains_entries_is_read_together_with_them(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dataset = sawlog.open(path, **options)
-        (whole,) = dataset.fragments(1 << 30)
-        rows = [row for batch in whole.to_batches() for row in batch.to_pylist()]
+        (whole_fragment,) = dataset.fragments(1 << 30)
+        rows = [row for batch in whole_fragment.to_batches() for row in batch.to_pylist()]
         assert len(reads) == (1 if names_first and not is_damaged else 2)
         parts = sawlog.open(path, **options).fragments(16 << 10)
         assert len(parts) > 4
@@ -227,31 +227,36 @@ def test_what_explains_entries_is_read_together_with_them(
 def test_workers_are_what_the_browser_says_of_them() -> None:
     entries = read_place("service_worker")
     assert not [row for row in entries if row["reason"]]
-    found = {str(row["registration_id"]): row for row in entries if row["kind"] == "registration"}
-    shown = truth()["registrations"]
-    assert found.keys() == {number for number, registration in shown.items() if not registration["isDeleted"]}
-    for number, row in found.items():
+    rows_by_id = {str(row["registration_id"]): row for row in entries if row["kind"] == "registration"}
+    registrations = truth()["registrations"]
+    assert rows_by_id.keys() == {
+        number for number, registration in registrations.items() if not registration["isDeleted"]
+    }
+    for number, row in rows_by_id.items():
         version = truth()["versions"][str(row["version_id"])]
         assert (version["registrationId"], version["status"]) == (number, "activated")
-        assert (row["scope"], row["url"]) == (shown[number]["scopeURL"], version["scriptURL"])
+        assert (row["scope"], row["url"]) == (registrations[number]["scopeURL"], version["scriptURL"])
         assert row["script_time"].timestamp() == version["scriptResponseTime"]
         assert row["time"] >= row["script_time"]
         assert row["storage_key"] == "http://127.0.0.1:8125/"
-    first, second = (json.loads(found[number]["value"]) for number in "01")
+    first, second = (json.loads(rows_by_id[number]["value"]) for number in "01")
     preload = truth()["worker"]["preload"]
     assert first["navigation_preload_state"] == {"enabled": preload["enabled"], "header": preload["headerValue"]}
-    assert [(one["is_active"], one["has_fetch_handler"]) for one in (first, second)] == [(True, True), (True, False)]
-    assert [(one["script_type"], one["update_via_cache"]) for one in (first, second)] == [
+    assert [(worker["is_active"], worker["has_fetch_handler"]) for worker in (first, second)] == [
+        (True, True),
+        (True, False),
+    ]
+    assert [(worker["script_type"], worker["update_via_cache"]) for worker in (first, second)] == [
         ("CLASSIC", "IMPORTS"),
         ("MODULE", "NONE"),
     ]
     (rule,) = first["router_rules"]["v1"]
-    (wanted,) = json.loads(truth()["versions"]["0"]["routerRules"])
+    (expected_rule,) = json.loads(truth()["versions"]["0"]["routerRules"])
     pattern = rule["condition"][0]["url_pattern"]
-    for part, shown_part in wanted["condition"]["urlPattern"].items():
-        stored = [one.get("fixed", one.get("full_wildcard", {})) for one in pattern[part]]
-        assert "".join(one["value"] or one.get("prefix", "") + "*" for one in stored) == shown_part
-    assert [[*source] for source in rule["source"]] == [[f"{name}_source"] for name in wanted["source"]]
+    for part, shown_part in expected_rule["condition"]["urlPattern"].items():
+        stored = [part_value.get("fixed", part_value.get("full_wildcard", {})) for part_value in pattern[part]]
+        assert "".join(row["value"] or row.get("prefix", "") + "*" for row in stored) == shown_part
+    assert [[*source] for source in rule["source"]] == [[f"{name}_source"] for name in expected_rule["source"]]
 
 
 def test_scripts_of_workers_have_the_size_and_the_hash_of_what_was_served() -> None:
@@ -270,17 +275,17 @@ def test_scripts_of_workers_have_the_size_and_the_hash_of_what_was_served() -> N
 
 
 def test_what_services_keep_for_a_worker_is_what_the_page_says() -> None:
-    told = truth()["worker"]
+    worker = truth()["worker"]
     data = {
         re.sub("_[0-9a-f-]{36}.*", "", row["name"]): row
         for row in read_place("service_worker")
         if row["kind"] == "user_data"
     }
     values = {name: json.loads(row["value"]) for name, row in data.items()}
-    assert values["cookie_store_subscriptions"]["subscriptions"] == told["cookies"]
-    assert values["push_sender_id"] == {"$bytes": told["sender"]}
+    assert values["cookie_store_subscriptions"]["subscriptions"] == worker["cookies"]
+    assert values["push_sender_id"] == {"$bytes": worker["sender"]}
     fetch = values["bgfetch_registration"]["registration"]
-    assert (fetch["developer_id"], fetch["download_total"]) == (told["fetched"]["id"], told["fetched"]["total"])
+    assert (fetch["developer_id"], fetch["download_total"]) == (worker["fetched"]["id"], worker["fetched"]["total"])
     assert values["bgfetch_ui_options"] == {"title": "Größe"}
     request = values["bgfetch_active_request"]
     assert (request["unique_id"], request["serialized_request"]["url"]) == (
@@ -293,7 +298,7 @@ def test_what_services_keep_for_a_worker_is_what_the_page_says() -> None:
         for row in read_place("service_worker", history=True)
         if row["value"] and row["name"] == "BackgroundSyncUserData"
     ]
-    assert "tag of sync" in [one["tag"] for syncs in past for one in syncs.get("registration", [])]
+    assert "tag of sync" in [sync["tag"] for syncs in past for sync in syncs.get("registration", [])]
 
 
 def test_an_unregistered_worker_is_in_the_history() -> None:
@@ -350,26 +355,30 @@ def test_entries_of_service_workers(key: bytes, value: bytes, columns: dict[str,
 def test_notifications_are_what_the_page_has_shown() -> None:
     entries = {row["title"]: row for row in read_place("notifications")}
     assert not [row for row in entries.values() if row["reason"]]
-    told = {one["title"]: one for one in truth()["notifications"]}
-    assert entries.keys() == told.keys()
+    notifications = {notification["title"]: notification for notification in truth()["notifications"]}
+    assert entries.keys() == notifications.keys()
     names = {"requireInteraction": "require_interaction", "vibrate": "vibration_pattern"}
     directions = {"LEFT_TO_RIGHT": "ltr", "RIGHT_TO_LEFT": "rtl", "AUTO": "auto"}
-    for title, wanted in told.items():
+    for title, notification in notifications.items():
         row, message = entries[title], json.loads(entries[title]["value"])
         data = message["notification_data"]
         assert (row["origin"], row["registration_id"]) == ("http_127.0.0.1_8125", 0)
         assert row["notification_id"] == message["notification_id"]
-        assert (row["body"], row["tag"]) == (wanted["body"], wanted["tag"])
-        assert (row["timestamp"] - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1) == wanted["timestamp"]
+        assert (row["body"], row["tag"]) == (notification["body"], notification["tag"])
+        assert (row["timestamp"] - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1) == notification[
+            "timestamp"
+        ]
         for name in ("lang", "icon", "silent", "requireInteraction", "vibrate"):
-            assert data.get(names.get(name, name), []) == wanted[name]
-        assert directions[data["direction"]] == wanted["dir"]
-        actions = [one | {"type": one["type"].lower()} for one in data.get("actions", [])]
-        assert actions == [{name: part for name, part in one.items() if part is not None} for one in wanted["actions"]]
+            assert data.get(names.get(name, name), []) == notification[name]
+        assert directions[data["direction"]] == notification["dir"]
+        actions = [action | {"type": action["type"].lower()} for action in data.get("actions", [])]
+        assert actions == [
+            {name: part for name, part in action.items() if part is not None} for action in notification["actions"]
+        ]
     assert abs(entries["Second"]["time"] - entries["Second"]["timestamp"]) < timedelta(seconds=5)
     carried = json.loads(entries["Größe 😀"]["value"])["notification_data"]["data"]
-    shown = json.loads(told["Größe 😀"]["data"])
-    assert carried == shown | {"list": [*shown["list"][:2], {"$date": shown["list"][2]}]}
+    document = json.loads(notifications["Größe 😀"]["data"])
+    assert carried == document | {"list": [*document["list"][:2], {"$date": document["list"][2]}]}
 
 
 def test_what_a_notification_carries_may_be_deep() -> None:

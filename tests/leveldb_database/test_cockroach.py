@@ -43,8 +43,8 @@ def test_a_damaged_block_is_reported_once(name: str, tmp_path: Path) -> None:
     database = tmp_path / "copy" / "db"
     reported = 0
     for path in sorted([*database.glob("*.sst"), *tmp_path.glob("copy/remote/*")]):
-        whole = path.read_bytes()
-        path.write_bytes(whole[:8] + bytes([whole[8] ^ 4]) + whole[9:])
+        data = path.read_bytes()
+        path.write_bytes(data[:8] + bytes([data[8] ^ 4]) + data[9:])
         opened = sawlog.open(database, format="leveldb_database", on_damage="skip")
         checked = list_places(damage for report in opened.verify(every=True) for damage in report.damages)
         ledgers = [Findings("skip", drained=True) for _ in opened.fragments()]
@@ -52,11 +52,11 @@ def test_a_damaged_block_is_reported_once(name: str, tmp_path: Path) -> None:
             list(fragment.to_batches(ledger))
         assert sorted(list_places(damage for ledger in ledgers for damage in ledger.damages)) == sorted(checked)
         reported += len(checked)
-        path.write_bytes(whole)
+        path.write_bytes(data)
     assert reported > 3
 
 
-def compared(left: bytes, right: bytes) -> int:
+def compared(left_key: bytes, right: bytes) -> int:
     """Whether the first key is smaller, as CockroachDB has it: by the key, then by the version."""
 
     def parts(key: bytes) -> tuple[bytes, bytes]:
@@ -65,9 +65,9 @@ def compared(left: bytes, right: bytes) -> int:
         version = version[:12] if len(version) == 13 else version
         return key[: len(key) - size], version[:8] if len(version) == 12 and not any(version[8:]) else version
 
-    (one, old), (two, new) = parts(left), parts(right)
-    if one != two:
-        return -1 if one < two else 1
+    (left_place, old), (two, new) = parts(left_key), parts(right)
+    if left_place != two:
+        return -1 if left_place < two else 1
     if not old or not new:
         return (old > new) - (old < new)
     return (new > old) - (new < old)
@@ -86,8 +86,8 @@ def test_places_compare_as_cockroach_compares_keys() -> None:
     keys = list(drawn_keys(dice))
     place_of = dict(zip(keys, COCKROACH.compute_column(pa.array(keys, pa.binary())).to_pylist(), strict=True))
     for _ in range(20_000):
-        one, two = dice.choice(keys), dice.choice(keys)
-        assert (place_of[one] > place_of[two]) - (place_of[one] < place_of[two]) == compared(one, two)
+        first_key, two = dice.choice(keys), dice.choice(keys)
+        assert (place_of[first_key] > place_of[two]) - (place_of[first_key] < place_of[two]) == compared(first_key, two)
     assert sorted(keys, key=place_of.__getitem__) == sorted(keys, key=functools.cmp_to_key(compared))
 
 

@@ -28,10 +28,10 @@ FLAGS = ["BLOCK_ID_FLAG_UNKNOWN", "BLOCK_ID_FLAG_ABSENT", "BLOCK_ID_FLAG_COMMIT"
 def stored(value: Any, name: str = "") -> Any:
     """What CometBFT shows, as protobuf has it: without what is zero or empty."""
     if isinstance(value, dict):
-        shown = {inner: stored(field, inner) for inner, field in value.items()}
-        return {("part_set_header" if inner == "parts" else inner): field for inner, field in shown.items() if field}
+        fields = {inner: stored(field, inner) for inner, field in value.items()}
+        return {("part_set_header" if inner == "parts" else inner): field for inner, field in fields.items() if field}
     if isinstance(value, list):
-        return [stored(one, name) for one in value]
+        return [stored(item, name) for item in value]
     if name in ("time", "timestamp"):
         seconds = datetime.fromisoformat(value[:19] + "+00:00").timestamp()
         nanos = int(value[20:-1] or 0)
@@ -50,7 +50,7 @@ def without_empty(value: Any) -> Any:
     if isinstance(value, dict):
         fields = {name: without_empty(field) for name, field in value.items()}
         return {name: field for name, field in fields.items() if field not in ({}, [], 0, "", {"$bytes": ""})}
-    return [without_empty(one) for one in value] if isinstance(value, list) else value
+    return [without_empty(item) for item in value] if isinstance(value, list) else value
 
 
 def read_blocks() -> dict[tuple[str, int, int | None], dict[str, Any]]:
@@ -62,16 +62,16 @@ def read_blocks() -> dict[tuple[str, int, int | None], dict[str, Any]]:
 def test_blocks_are_what_the_node_shows_of_them() -> None:
     entries = read_blocks()
     truth = json.loads((PLACE / "truth.json").read_text())
-    for height, shown in enumerate(truth, 1):
+    for height, table_row in enumerate(truth, 1):
         meta = entries["meta", height, None]
-        assert without_empty(json.loads(meta["value"])) == stored(shown["meta"])
-        assert meta["time"].isoformat() == shown["meta"]["header"]["time"][:26] + "+00:00"
-        assert without_empty(json.loads(entries["seen_commit", height, None]["value"])) == stored(shown["seen"])
-        if "block" in shown:
+        assert without_empty(json.loads(meta["value"])) == stored(table_row["meta"])
+        assert meta["time"].isoformat() == table_row["meta"]["header"]["time"][:26] + "+00:00"
+        assert without_empty(json.loads(entries["seen_commit", height, None]["value"])) == stored(table_row["seen"])
+        if "block" in table_row:
             block = json.loads(entries["part", height, 0]["value"])["block"]
-            assert without_empty(block) == stored(shown["block"])
-        found = {row["hash"] for kind, _, _ in entries if kind == "hash" for row in [entries[kind, height, None]]}
-        assert found == {shown["meta"]["block_id"]["hash"].lower()}
+            assert without_empty(block) == stored(table_row["block"])
+        hashes = {row["hash"] for kind, _, _ in entries if kind == "hash" for row in [entries[kind, height, None]]}
+        assert hashes == {table_row["meta"]["block_id"]["hash"].lower()}
     last = json.loads(entries["meta", len(truth), None]["value"])
     parts = [entries["part", len(truth), place] for place in range(last["block_id"]["part_set_header"]["total"])]
     data = b"".join(base64.b64decode(json.loads(part["value"])["bytes"]["$bytes"]) for part in parts)

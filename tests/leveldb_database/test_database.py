@@ -66,9 +66,9 @@ def rocksdb(path: Path) -> dict[bytes, bytes]:
         database[key] = value or b""
     database.delete_range(b"key00100", b"key00110")
     database.flush()
-    held = dict(database.items())
+    state = dict(database.items())
     database.close()
-    return held
+    return state
 
 
 def state(path: Path, **options: object) -> list[tuple[bytes, bytes]]:
@@ -79,14 +79,14 @@ def state(path: Path, **options: object) -> list[tuple[bytes, bytes]]:
 @pytest.mark.parametrize("make", [leveldb, rocksdb])
 def test_the_state_is_what_the_database_answers(tmp_path: Path, make: Callable[[Path], dict[bytes, bytes]]) -> None:
     path = tmp_path / "db"
-    held = make(path)
-    assert state(path) == sorted(held.items())
+    expected = make(path)
+    assert state(path) == sorted(expected.items())
     dataset = sawlog.open(path, view="live")
-    assert dataset.count_rows() == len(held)
+    assert dataset.count_rows() == len(expected)
     for task_bytes in (1, 50_000):
         fragments = dataset.fragments(task_bytes)
-        rows = [row for one in fragments for batch in one.to_batches() for row in batch.to_pylist()]
-        assert [(row["key"], row["value"]) for row in rows] == sorted(held.items())
+        rows = [row for fragment in fragments for batch in fragment.to_batches() for row in batch.to_pylist()]
+        assert [(row["key"], row["value"]) for row in rows] == sorted(expected.items())
     assert len(dataset.fragments(1)) > 1
 
 
@@ -98,18 +98,18 @@ def test_filters_on_the_key_read_the_blocks_that_may_hold_it(
 ) -> None:
     path = tmp_path / "db"
     make(path)
-    whole = sawlog.read(path, view=view)
+    table = sawlog.read(path, view=view)
     keys = [b"", b"key00000", b"key00104", b"key01500", b"key01500\0", b"key02999", b"z"]
     filters = [[("key", op, key)] for op in ("=", "<", ">=") for key in keys]
     filters += [[("key", ">", b"key00100"), ("key", "<=", b"key00111")], [("key", "in", [b"key01000", b"key02000"])]]
-    for chosen in filters:
-        expected = whole.filter(pq.filters_to_expression(chosen))
+    for filter_ in filters:
+        expected = table.filter(pq.filters_to_expression(filter_))
         for size in (None, 50_000):
-            dataset = sawlog.open(path, view=view, filters=chosen)
-            batches = [batch for one in dataset.fragments(size) for batch in one.to_batches()]
-            assert pa.Table.from_batches(batches, dataset.schema).equals(expected), (chosen, size)
-    told = sawlog.open(path, view=view, filters=[("key", "=", b"key01500")]).info()["skipped by filters"]
-    spared, blocks = map(int, re.findall(r"\d+", told))
+            dataset = sawlog.open(path, view=view, filters=filter_)
+            batches = [batch for fragment in dataset.fragments(size) for batch in fragment.to_batches()]
+            assert pa.Table.from_batches(batches, dataset.schema).equals(expected), (filter_, size)
+    skipped_count = sawlog.open(path, view=view, filters=[("key", "=", b"key01500")]).info()["skipped by filters"]
+    spared, blocks = map(int, re.findall(r"\d+", skipped_count))
     assert blocks > spared > 0.8 * blocks
     assert "skipped by filters" not in sawlog.open(path, view=view).info()
 
@@ -117,11 +117,11 @@ def test_filters_on_the_key_read_the_blocks_that_may_hold_it(
 @pytest.mark.parametrize("make", [leveldb, rocksdb])
 def test_every_version_that_still_exists(tmp_path: Path, make: Callable[[Path], dict[bytes, bytes]]) -> None:
     path = tmp_path / "db"
-    held = make(path)
+    state = make(path)
     table = sawlog.read(path, view="all")
     rows = table.to_pylist()
     live = [(row["key"], row["value"]) for row in rows if row["live"]]
-    assert live == sorted(held.items())
+    assert live == sorted(state.items())
     assert len(rows) > len(live)
     # RocksDB's binding empties the log when it closes a database; LevelDB's leaves it to be read.
     assert (-1 in {row["level"] for row in rows}) == (make is leveldb)
@@ -135,12 +135,12 @@ def test_every_version_that_still_exists(tmp_path: Path, make: Callable[[Path], 
 def test_a_column_family(tmp_path: Path) -> None:
     path = tmp_path / "db"
     database = Rdict(str(path), Options(raw_mode=True))
-    other = database.create_column_family("other", Options(raw_mode=True))
+    other_family = database.create_column_family("other", Options(raw_mode=True))
     batch = WriteBatch(raw_mode=True)
     batch.put(b"a", b"1")
     batch.put(b"a", b"2", database.get_column_family_handle("other"))
     database.write(batch)
-    other.close()
+    other_family.close()
     database.close()
     assert state(path) == [(b"a", b"1")]
     assert state(path, table="other") == [(b"a", b"2")]
@@ -150,7 +150,7 @@ def test_a_column_family(tmp_path: Path) -> None:
 
 def test_a_damaged_table_costs_its_block_alone(tmp_path: Path) -> None:
     path = tmp_path / "db"
-    held = leveldb(path)
+    expected = leveldb(path)
     table = sawlog.open(path, view="live").contents.version.tables[0].file
     data = bytearray(Path(table.path).read_bytes())
     data[100] ^= 1
@@ -160,7 +160,7 @@ def test_a_damaged_table_costs_its_block_alone(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rows = state(path, on_damage="skip")
-    assert 0 < len(set(held.items()) - set(rows)) < 500
+    assert 0 < len(set(expected.items()) - set(rows)) < 500
     report = sawlog.verify(path, format="leveldb_database")
     assert report.rows == len(rows)
     assert [file.path for file in report.files if file.damaged] == [table.path]
@@ -193,7 +193,7 @@ def test_files_that_are_not_alive_are_told(tmp_path: Path) -> None:
     leveldb(path)
     (path / "000001.ldb").write_bytes(b"old")
     dataset = sawlog.open(path, view="live")
-    assert "the MANIFEST does not name it any more" in {one.reason for one in dataset.skipped if one.bytes == 3}
+    assert "the MANIFEST does not name it any more" in {file.reason for file in dataset.skipped if file.bytes == 3}
 
 
 def test_damage_in_a_table_of_several_ranges_is_told_once(tmp_path: Path) -> None:
@@ -209,20 +209,20 @@ def test_damage_in_a_table_of_several_ranges_is_told_once(tmp_path: Path) -> Non
     database.flush()
     database.close()
     dataset = sawlog.open(tmp_path / "db", view="live", on_damage="skip")
-    (wide,) = {t.file.path for one in dataset.fragments() for t in one.tables if t.level == 0}
+    (wide,) = {t.file.path for fragment in dataset.fragments() for t in fragment.tables if t.level == 0}
     data = Path(wide).read_bytes()
     blocks = sawlog.read(wide, format="leveldb_table", view="frames").to_pylist()
-    for block in (one for one in blocks if one["name"] == "data"):
+    for block in (block for block in blocks if block["name"] == "data"):
         Path(wide).write_bytes(data[: block["offset"] + 9] + b"?" + data[block["offset"] + 10 :])
         for task_bytes in (None, 16 << 10):
-            found = []
+            damages = []
             parts = dataset.fragments(task_bytes)
             assert len(parts) > 4 if task_bytes else len(parts) == 1
-            for one in parts:
+            for fragment in parts:
                 findings = Findings("skip")
-                list(one.to_batches(findings))
-                found += findings.damages
-            assert [damage.offset for damage in found] == [block["offset"]]
+                list(fragment.to_batches(findings))
+                damages += findings.damages
+            assert [damage.offset for damage in damages] == [block["offset"]]
 
 
 SHOP = Path(__file__).parents[2] / "examples/data/shop"
@@ -235,10 +235,10 @@ def test_warnings_name_what_is_damaged_and_not_the_manifest(tmp_path: Path, view
     data = bytearray(log.read_bytes())
     data[50_000] ^= 0x20
     log.write_bytes(data[:-1])
-    with warnings.catch_warnings(record=True) as seen:
+    with warnings.catch_warnings(record=True) as warning_records:
         warnings.simplefilter("always")
         sawlog.read(database, view=view, on_damage="skip")
-    damage, tail = [str(one.message) for one in seen if one.category is sawlog.DamageWarning]
+    damage, tail = [str(record.message) for record in warning_records if record.category is sawlog.DamageWarning]
     assert damage.startswith(f"{database}: skipped 15")
     assert tail.startswith(f"{database}: torn tail of ")
     assert tail.endswith("was not read: 000003.log: the file ends inside a fragment")
@@ -248,6 +248,6 @@ def test_the_latest_writes_of_several_logs_name_the_one_with_a_tail(tmp_path: Pa
     log = (SHOP / "000003.log").read_bytes()
     (tmp_path / "000003.log").write_bytes(log)
     (tmp_path / "000004.log").write_bytes(log[:99_999])
-    with pytest.warns(sawlog.DamageWarning, match=r": torn tail of .*000004\.log: the file ends") as seen:
+    with pytest.warns(sawlog.DamageWarning, match=r": torn tail of .*000004\.log: the file ends") as warning_records:
         sawlog.read(tmp_path, format="leveldb_log", view="writes", latest=True)
-    assert "000003" not in str(seen[0].message)
+    assert "000003" not in str(warning_records[0].message)

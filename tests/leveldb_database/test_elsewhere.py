@@ -54,7 +54,7 @@ def test_logs_are_found_in_the_copy(copied: Path) -> None:
     copied.joinpath("logs").rename(copied / "copies" / "db" / named(copied))
     database = sawlog.open(copied / "copies" / "db", format="leveldb_database")
     assert read_live_state(copied / "copies" / "db", "default") == expected(copied)
-    assert not any(one.path.endswith(".log") for one in database.skipped)
+    assert not any(file.path.endswith(".log") for file in database.skipped)
     report = database.report()
     assert not report.damaged
     assert {Path(file.path).suffix for file in report.files} == {"", ".log"}
@@ -86,8 +86,8 @@ def test_logs_that_are_not_found_are_missing(copied: Path) -> None:
 
 def test_logs_where_the_caller_says(copied: Path) -> None:
     database = copied / "copies" / "db"
-    for given in (copied / "logs", str(copied / "logs"), [str(copied / "logs")]):
-        assert read_live_state(database, "default", wal_dir=given) == expected(copied)
+    for logs_option in (copied / "logs", str(copied / "logs"), [str(copied / "logs")]):
+        assert read_live_state(database, "default", wal_dir=logs_option) == expected(copied)
     report = sawlog.verify(database, format="leveldb_database", wal_dir=copied / "logs")
     assert not report.damaged
     assert {Path(file.path).parent.name for file in report.files} == {"db", "logs"}
@@ -126,12 +126,12 @@ def test_parts_of_a_log_have_some_batches_twice() -> None:
     writes = [sawlog.read(path, view="writes").filter(~_is_remark()).to_pylist() for path in parts]
     first, second = ([(row["sequence"], row["key"]) for row in rows] for rows in writes)
     assert set(first) & set(second)
-    every = sawlog.read(database / "db", format="leveldb_database", view="all").to_pylist()
-    found = [(row["sequence"], row["key"]) for row in every]
-    assert len(found) == len(set(found))
-    assert set(found) == {one for one in (*first, *second) if one[1] is not None}
-    held = read_answers(database / "db.kv")
-    assert read_live_state(database / "db", "default", recovery="point_in_time_recovery") == held
+    values = sawlog.read(database / "db", format="leveldb_database", view="all").to_pylist()
+    versions = [(row["sequence"], row["key"]) for row in values]
+    assert len(versions) == len(set(versions))
+    assert set(versions) == {version for version in (*first, *second) if version[1] is not None}
+    state = read_answers(database / "db.kv")
+    assert read_live_state(database / "db", "default", recovery="point_in_time_recovery") == state
 
 
 def _is_remark() -> object:
@@ -148,7 +148,7 @@ def test_a_log_that_only_another_family_needs_is_not_left_out() -> None:
         checked = {Path(file.path).name for file in report.files}
         assert {"000004.log", "000012.sst", "000014.sst", "000016.sst"} <= checked
         assert len(checked) == len(report.files)
-        assert not {Path(one.path).name for one in report.skipped} & checked
+        assert not {Path(file.path).name for file in report.skipped} & checked
         assert not report.damaged
 
 
@@ -156,8 +156,8 @@ def test_damage_in_a_table_of_another_family_is_found(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "rocksdb-11.8.1-family-log" / "db", tmp_path / "db")
     for name in ("000012.sst", "000016.sst"):
         path = tmp_path / "db" / name
-        whole = path.read_bytes()
-        path.write_bytes(whole[:40] + bytes([whole[40] ^ 1]) + whole[41:])
+        data = path.read_bytes()
+        path.write_bytes(data[:40] + bytes([data[40] ^ 1]) + data[41:])
     for table in ("default", "zweite"):
         report = sawlog.verify(tmp_path / "db", format="leveldb_database", table=table)
         damaged = {Path(file.path).name for file in report.files if file.damaged}
@@ -183,7 +183,7 @@ STACKED = GOLDEN / "rocksdb-11.8.1-stacked-blobdb" / "db"
 def test_blob_files_of_a_stacked_blobdb_are_its_own() -> None:
     """No MANIFEST names them."""
     database = sawlog.open(STACKED)
-    assert [Path(one.path).suffix for one in database.skipped] == [""]
+    assert [Path(file.path).suffix for file in database.skipped] == [""]
     assert "000001.blob" in {Path(file.path).name for file in database.report().files}
 
 
@@ -203,8 +203,8 @@ def test_a_value_that_expires_may_be_in_its_entry(tmp_path: Path) -> None:
     sawlog.write(
         log, tmp_path / "db" / "000005.log", format="leveldb_log", view="writes", dialect="rocksdb", log_number=5
     )
-    found = read_live_state(tmp_path / "db", "default")
-    assert [found[key] for key in (b"a", b"b", b"c")] == values
+    live_state = read_live_state(tmp_path / "db", "default")
+    assert [live_state[key] for key in (b"a", b"b", b"c")] == values
     assert not sawlog.verify(tmp_path / "db").damaged
 
 
@@ -239,7 +239,7 @@ def with_objects(tmp_path: Path, locator: str, custom: str) -> tuple[Path, dict[
     """A database whose tables are objects in the directory `remote`, and what it holds."""
     source = GOLDEN.parent / "leveldb_table" / "pebble" / "22-plain"
     shutil.copytree(source, tmp_path / "db")
-    held = read_live_state(source, "default")
+    state = read_live_state(source, "default")
     records = [b"", b"\x03\x07"]
     for path in tmp_path.glob("db/*.sst"):
         number = int(path.stem)
@@ -247,20 +247,20 @@ def with_objects(tmp_path: Path, locator: str, custom: str) -> tuple[Path, dict[
         target = tmp_path / "remote" / name
         target.parent.mkdir(exist_ok=True, parents=True)
         path.rename(target)
-        own = b"\x05" + encode_varint(len(name)) + name.encode() if custom else b""
+        custom_name = b"\x05" + encode_varint(len(name)) + name.encode() if custom else b""
         new = b"\x01" + encode_varint(number) + b"\x01\x07" + encode_varint(number)
-        records += [new + b"\x00\x04" + encode_varint(len(locator)) + locator.encode() + own + b"\x00"]
+        records += [new + b"\x00\x04" + encode_varint(len(locator)) + locator.encode() + custom_name + b"\x00"]
     catalog(tmp_path / "db", [*records, b"\x01\x63\x01\x07\x63\x00\x00\x02\x63"])
-    return tmp_path / "db", held
+    return tmp_path / "db", state
 
 
 @pytest.mark.parametrize("custom", ["", "obj2", "a/b.sst"])
 def test_objects_in_remote_storage(custom: str, tmp_path: Path) -> None:
     """The catalog names them; a directory that holds them is given."""
-    _, held = with_objects(tmp_path, "loc", custom)
+    _, state = with_objects(tmp_path, "loc", custom)
     with pytest.raises(IncompleteError, match=rf"CATALOG-000001 says .*{custom or '-7-'}.*'loc'.*paths="):
         sawlog.read(tmp_path / "db", format="leveldb_database")
-    assert read_live_state(tmp_path / "db", "default", paths=tmp_path / "remote") == held
+    assert read_live_state(tmp_path / "db", "default", paths=tmp_path / "remote") == state
     report = sawlog.verify(tmp_path / "db", format="leveldb_database", paths=tmp_path / "remote")
     assert not report.damaged
     assert not report.incomplete
@@ -270,11 +270,11 @@ def test_objects_in_remote_storage(custom: str, tmp_path: Path) -> None:
 def test_objects_are_found_where_the_catalog_says(locator: str, tmp_path: Path) -> None:
     """The locator leads to a directory next to the database, in it, in the same place, or at the path itself."""
     target = {"in it": tmp_path / "db" / "in it", "as written": tmp_path / "a" / "b" / "c"}.get(locator)
-    database, held = with_objects(tmp_path, str(target) if locator == "as written" else locator, "obj")
+    database, state = with_objects(tmp_path, str(target) if locator == "as written" else locator, "obj")
     if target is not None:
         target.parent.mkdir(exist_ok=True, parents=True)
         tmp_path.joinpath("remote").rename(target)
-    assert read_live_state(database, "default") == held
+    assert read_live_state(database, "default") == state
     report = sawlog.verify(database, format="leveldb_database")
     assert not report.damaged
     assert not report.incomplete
@@ -290,12 +290,12 @@ def remote_objects(directory: Path) -> dict[int, RemoteObject]:
 
 def test_a_catalog_of_pebble() -> None:
     """Pebble has written it, with objects that it shares, and with one that it has taken in."""
-    found = remote_objects(GOLDEN / "pebble-2.1.7-remote" / "shared")
-    assert found == {
+    objects = remote_objects(GOLDEN / "pebble-2.1.7-remote" / "shared")
+    assert objects == {
         number: RemoteObject("REMOTE-OBJ-CATALOG-000001", "loc", object_name(1, number)) for number in (5, 7)
     }
-    found = remote_objects(GOLDEN / "pebble-2.1.7-remote" / "external")
-    assert found == {10: RemoteObject("REMOTE-OBJ-CATALOG-000001", "loc", "obj2")}
+    objects = remote_objects(GOLDEN / "pebble-2.1.7-remote" / "external")
+    assert objects == {10: RemoteObject("REMOTE-OBJ-CATALOG-000001", "loc", "obj2")}
 
 
 @pytest.mark.parametrize("length", range(1, 13))

@@ -35,7 +35,7 @@ def blocks(name: str) -> dict[str, list[dict[str, object]]]:
     return {path.name: sawlog.read(path, view="frames").to_pylist() for path in tables}
 
 
-def taken(name: str) -> list[dict[str, object]]:
+def read_state(name: str) -> list[dict[str, object]]:
     """The operations of a database's logs that take in tables, or excise."""
     logs = sorted(GOLDEN.joinpath(name, "db").glob("*.log"))
     rows = [row for path in logs for row in sawlog.read(path, view="writes").to_pylist()]
@@ -44,20 +44,20 @@ def taken(name: str) -> list[dict[str, object]]:
 
 def test_the_databases_hold_what_they_are_kept_for() -> None:
     """Codecs, tables without a point key, one block of two names, and logs that take in tables."""
-    names = {block["name"] for found in blocks(DATABASES[0]).values() for block in found}
+    names = {block["name"] for entries in blocks(DATABASES[0]).values() for block in entries}
     assert names & {name.decode() for name in RANGE_DELETES_NAMES}
-    codecs = {block["compression"] for found in blocks(DATABASES[2]).values() for block in found}
+    codecs = {block["compression"] for entries in blocks(DATABASES[2]).values() for block in entries}
     assert "minlz" in codecs
     for name in DATABASES[1:]:
         rows = [sawlog.open(path).count_rows() for path in GOLDEN.joinpath(name, "db").glob("*.sst")]
         assert min(rows) == 0
-    assert {row["operation"] for row in taken(DATABASES[1])} == {"ingest_sst"}
-    assert {row["operation"] for row in taken(DATABASES[2])} == {"ingest_sst", "excise"}
+    assert {row["operation"] for row in read_state(DATABASES[1])} == {"ingest_sst"}
+    assert {row["operation"] for row in read_state(DATABASES[2])} == {"ingest_sst", "excise"}
 
 
 def test_a_table_that_a_log_takes_in_is_missed(tmp_path: Path) -> None:
     """It is named as missing, as one of the MANIFEST's is."""
-    ((number,),) = {row["key"] for row in taken(DATABASES[1])}
+    ((number,),) = {row["key"] for row in read_state(DATABASES[1])}
     shutil.copytree(GOLDEN / DATABASES[1] / "db", tmp_path / "db")
     tmp_path.joinpath("db", f"{number:06d}.sst").unlink()
     with pytest.raises(sawlog.IncompleteError, match=f"{number:06d}: missing_file"):
@@ -66,9 +66,9 @@ def test_a_table_that_a_log_takes_in_is_missed(tmp_path: Path) -> None:
 
 def test_values_of_entities_that_are_in_blob_files() -> None:
     database = GOLDEN / "rocksdb-11.8.1-entities" / "db"
-    found = sawlog.read(database, format="leveldb_database", view="live").to_pylist()
+    values = sawlog.read(database, format="leveldb_database", view="live").to_pylist()
     banana = b"\1\3\0\x8c\1\6length\3\5price\x3c" + b"yellow " * 20 + b"180" + b"9" * 60
-    assert [(row["key"], row["operation"], row["value"]) for row in found] == [
+    assert [(row["key"], row["operation"], row["value"]) for row in values] == [
         (b"apple", "put_blob_index", b"1" * 120),
         (b"banana", "put_entity", banana),
         (b"cherry", "put_entity", b"\1\2\0\3\6length\2red20"),
@@ -81,7 +81,7 @@ def test_an_entity_whose_value_is_lost_is_lost(tmp_path: Path) -> None:
     blobs = next(tmp_path.glob("db/*.blob"))
     blobs.write_bytes(blobs.read_bytes().replace(b"9" * 60, b"8" * 60))
     with pytest.warns(sawlog.DamageWarning):
-        found = sawlog.read(tmp_path / "db", format="leveldb_database", view="live", on_damage="skip")
-    assert found["key"].to_pylist() == [b"apple", b"cherry"]
-    kinds = [kind for one in sawlog.verify(tmp_path / "db", format="leveldb_database").files for kind in one.kinds]
+        table = sawlog.read(tmp_path / "db", format="leveldb_database", view="live", on_damage="skip")
+    assert table["key"].to_pylist() == [b"apple", b"cherry"]
+    kinds = [kind for file in sawlog.verify(tmp_path / "db", format="leveldb_database").files for kind in file.kinds]
     assert sorted(kinds) == ["bad_blob", "bad_blob_part"]

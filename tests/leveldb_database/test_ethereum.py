@@ -31,9 +31,9 @@ def truth(engine: str) -> list[dict[str, Any]]:
 
 def without_derived(value: Any) -> Any:
     if isinstance(value, list):
-        return [without_derived(one) for one in value]
+        return [without_derived(item) for item in value]
     if isinstance(value, dict):
-        return {name: without_derived(one) for name, one in value.items() if name not in DERIVED}
+        return {name: without_derived(item) for name, item in value.items() if name not in DERIVED}
     return value
 
 
@@ -41,18 +41,18 @@ def without_derived(value: Any) -> Any:
 def test_blocks_are_what_the_node_shows_of_them(engine: str) -> None:
     entries = read_chain(engine)
     assert not [row for row in entries if row["reason"]]
-    found = {(row["kind"], row["hash"]): row for row in entries if row["hash"]}
+    rows_by_key = {(row["kind"], row["hash"]): row for row in entries if row["hash"]}
     for number, block in enumerate(truth(engine)):
-        header, body, receipts = (found[kind, block["hash"]] for kind in ("header", "body", "receipts"))
+        header, body, receipts = (rows_by_key[kind, block["hash"]] for kind in ("header", "body", "receipts"))
         assert header["number"] == body["number"] == receipts["number"] == number
-        shown = {name: field for name, field in block["header"].items() if name != "hash" and field is not None}
-        assert json.loads(header["value"]) == shown
-        assert header["time"].timestamp() == int(shown["timestamp"], 16)
+        header_fields = {name: field for name, field in block["header"].items() if name != "hash" and field is not None}
+        assert json.loads(header["value"]) == header_fields
+        assert header["time"].timestamp() == int(header_fields["timestamp"], 16)
         transactions = json.loads(body["value"])["transactions"]
         for ours, theirs in zip(transactions, block["transactions"] or [], strict=True):
             assert ours == {name: theirs[name] for name in ours}
             assert {name for name in theirs.keys() - ours if theirs[name] is not None} <= {"hash", "chainId", "v"}
-            assert (found["transaction", theirs["hash"]]["number"]) == number
+            assert (rows_by_key["transaction", theirs["hash"]]["number"]) == number
         logs = [receipt["logs"] for receipt in json.loads(receipts["value"])]
         assert logs == [
             [{name: log[name] for name in ("address", "topics", "data")} for log in receipt["logs"]]
@@ -60,7 +60,7 @@ def test_blocks_are_what_the_node_shows_of_them(engine: str) -> None:
         ]
         for ours, theirs in zip(json.loads(receipts["value"]), block["receipts"] or [], strict=True):
             assert (ours["status"], ours["cumulativeGasUsed"]) == (theirs["status"], theirs["cumulativeGasUsed"])
-        assert found["header_number", block["hash"]]["number"] == number
+        assert rows_by_key["header_number", block["hash"]]["number"] == number
     canonical = {row["number"]: row["hash"] for row in entries if row["kind"] == "canonical_hash"}
     assert canonical == {number: block["hash"] for number, block in enumerate(truth(engine))}
 
@@ -154,7 +154,7 @@ def test_older_receipts_and_lookups() -> None:
     """Those of database version 3 have seven fields; a lookup was a hash, or a hash and two numbers."""
     receipt = bytes.fromhex("c8 c7 01 52 80 a0".replace("a0", "80") + "808001")
     key = b"r" + bytes(8) + b"\x01" * 32
-    (shown,) = json.loads(Ethereum().decode(Entry(key, receipt, 1), None)["value"])
-    assert (shown["status"], shown["cumulativeGasUsed"], shown["gasUsed"]) == ("0x1", "0x52", "0x1")
+    (receipt_row,) = json.loads(Ethereum().decode(Entry(key, receipt, 1), None)["value"])
+    assert (receipt_row["status"], receipt_row["cumulativeGasUsed"], receipt_row["gasUsed"]) == ("0x1", "0x52", "0x1")
     lookup = Ethereum().decode(Entry(b"l" + b"\x02" * 32, b"\x01" * 32, 1), None)
     assert lookup["kind"] == "transaction"

@@ -36,8 +36,8 @@ def test_a_value_error_of_sawlog_is_not_damage(
 
     if path is None:
         database(tmp_path / "db", "none")
-    whole = PEBBLE / path if path is not None else tmp_path / "db"
+    source_path = PEBBLE / path if path is not None else tmp_path / "db"
     monkeypatch.setattr(place, name, fault)
     for options in ({}, {"on_damage": "skip"}):
         with pytest.raises(InternalError, match=r"ValueError.*oh.*please report"):
-            sawlog.read(whole, format="leveldb_database", view="live", **options)
+            sawlog.read(source_path, format="leveldb_database", view="live", **options)

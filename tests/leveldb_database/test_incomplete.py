@@ -25,18 +25,18 @@ from tests.leveldb_log.support import length_prefixed
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
 PEBBLE = Path(__file__).parents[1] / "golden" / "leveldb_database" / "pebble-2.1.7-minlz"
-Held = dict[bytes, bytes]
+State = dict[bytes, bytes]
 
 
 ONLY_THE_MANIFEST_SAYS = {b"large", b"key04"}
 """Keys of Pebble's whose value is in a blob file, or whose table was ingested: which, and when, no table says."""
 
 
-def leveldb(path: Path, order: bytes = b"") -> Held:
+def leveldb(path: Path, order: bytes = b"") -> State:
     """Tables of several generations, and a log with entries of its own."""
     compare = (b"test.reversed", lambda a, b: (a < b) - (a > b)) if order else (None, None)
     settings = {"comparator": compare[1], "comparator_name": compare[0]} if order else {}
-    held: Held = {}
+    state: State = {}
     for part in range(3):
         with plyvel.DB(str(path), create_if_missing=True, write_buffer_size=70_000, **settings) as database:
             for number in range(60):
@@ -44,11 +44,11 @@ def leveldb(path: Path, order: bytes = b"") -> Held:
                 database.put(key, key * 9)
             database.put(b"shared", b"%d" % part)
             database.delete(b"%d-000" % part)
-            held = dict(database.iterator())
-    return held
+            state = dict(database.iterator())
+    return state
 
 
-def rocksdb(path: Path) -> Held:
+def rocksdb(path: Path) -> State:
     """Tables, and nothing in the log."""
     database = Rdict(str(path), Options(raw_mode=True))
     for part in range(3):
@@ -56,12 +56,12 @@ def rocksdb(path: Path) -> Held:
             database[b"%d-%03d" % (part, number)] = b"v%d" % number * (part + 1)
         database[b"shared"] = b"%d" % part
         database.flush()
-    held = dict(database.items())
+    state = dict(database.items())
     database.close()
-    return held
+    return state
 
 
-def pebble(path: Path) -> Held:
+def pebble(path: Path) -> State:
     """A database of Pebble's that was killed."""
     shutil.copytree(PEBBLE / "db", path)
     return read_pebble_answers(PEBBLE / "answers.jsonl")
@@ -70,12 +70,12 @@ def pebble(path: Path) -> Held:
 ENGINES = pytest.mark.parametrize("make", [leveldb, rocksdb, pebble])
 
 
-def read_live(path: Path, **options: object) -> Held:
+def read_live(path: Path, **options: object) -> State:
     table = sawlog.read(path, format="leveldb_database", view="live", **options)
     return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
-def skipped(path: Path) -> Held:
+def skipped(path: Path) -> State:
     """What `skip` delivers of an incomplete database, after `fail` was refused and every byte was counted."""
     with pytest.raises(IncompleteError):
         read_live(path)
@@ -83,18 +83,18 @@ def skipped(path: Path) -> Held:
     assert report.incomplete
     assert all(file.account.total == file.size for file in report.files)
     for name in data_files(path):
-        assert str(path / name) in {one.path for one in (*report.files, *report.skipped)}
+        assert str(path / name) in {file.path for file in (*report.files, *report.skipped)}
     with pytest.warns(sawlog.DamageWarning, match="what is there is read from"):
         return read_live(path, on_damage="skip")
 
 
-def believed(held: Held) -> Held:
-    return {key: value for key, value in held.items() if key not in ONLY_THE_MANIFEST_SAYS}
+def believed(state: State) -> State:
+    return {key: value for key, value in state.items() if key not in ONLY_THE_MANIFEST_SAYS}
 
 
 def data_files(path: Path) -> list[str]:
-    own = ("LOG", "LOCK", "IDENTITY", "OPTIONS", "marker.format")
-    return sorted(one.name for one in path.iterdir() if one.is_file() and not one.name.startswith(own))
+    ignored_names = ("LOG", "LOCK", "IDENTITY", "OPTIONS", "marker.format")
+    return sorted(path.name for path in path.iterdir() if path.is_file() and not path.name.startswith(ignored_names))
 
 
 def manifest(path: Path) -> Path:
@@ -102,79 +102,81 @@ def manifest(path: Path) -> Path:
 
 
 @ENGINES
-def test_a_whole_database_is_clean(make: Callable[[Path], Held], tmp_path: Path) -> None:
-    held = make(tmp_path / "db")
-    assert read_live(tmp_path / "db") == held
+def test_a_whole_database_is_clean(make: Callable[[Path], State], tmp_path: Path) -> None:
+    state = make(tmp_path / "db")
+    assert read_live(tmp_path / "db") == state
     report = sawlog.verify(tmp_path / "db")
     assert report.verdict == "clean"
 
 
 @ENGINES
-def test_what_names_the_manifest_is_missing_or_names_another(make: Callable[[Path], Held], tmp_path: Path) -> None:
-    held = make(tmp_path / "db")
-    pointers = [one for one in (tmp_path / "db").iterdir() if one.name.startswith(("CURRENT", "marker.manifest"))]
-    for one in pointers:
-        one.unlink()
-    assert skipped(tmp_path / "db") == held
+def test_what_names_the_manifest_is_missing_or_names_another(make: Callable[[Path], State], tmp_path: Path) -> None:
+    state = make(tmp_path / "db")
+    pointers = [path for path in (tmp_path / "db").iterdir() if path.name.startswith(("CURRENT", "marker.manifest"))]
+    for pointer in pointers:
+        pointer.unlink()
+    assert skipped(tmp_path / "db") == state
     for text in (b"", b"MANIFEST-000099\n", b"<<<<<<< HEAD\nMANIFEST-000002\n=======\n", b"\0" * 16, b"MANIFEST-"):
         (tmp_path / "db" / "CURRENT").write_bytes(text)
-        assert skipped(tmp_path / "db") == held, text
+        assert skipped(tmp_path / "db") == state, text
     (tmp_path / "db" / "CURRENT").write_text(manifest(tmp_path / "db").name)
-    assert skipped(tmp_path / "db") == held, "without its line feed"
+    assert skipped(tmp_path / "db") == state, "without its line feed"
 
 
 def test_a_marker_that_leads_nowhere_is_not_replaced_by_another_manifest(tmp_path: Path) -> None:
-    held = pebble(tmp_path / "db")
+    state = pebble(tmp_path / "db")
     (tmp_path / "db" / "marker.manifest.999999.MANIFEST-999999").touch()
-    assert skipped(tmp_path / "db") == held
+    assert skipped(tmp_path / "db") == state
 
 
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
 @ENGINES
-def test_a_manifest_cut_anywhere(make: Callable[[Path], Held], tmp_path: Path) -> None:
-    held = make(tmp_path / "db")
+def test_a_manifest_cut_anywhere(make: Callable[[Path], State], tmp_path: Path) -> None:
+    state = make(tmp_path / "db")
     file = manifest(tmp_path / "db")
     data = file.read_bytes()
     step = max(1, len(data) // 15)
     for length in [*range(0, len(data), step), len(data) - 1]:
         file.write_bytes(data[:length])
         report = sawlog.verify(tmp_path / "db")
-        found = read_live(tmp_path / "db", on_damage="skip")
-        assert believed(found).items() >= believed(held).items() if report.incomplete else found == held, length
+        live_state = read_live(tmp_path / "db", on_damage="skip")
+        assert believed(live_state).items() >= believed(state).items() if report.incomplete else live_state == state, (
+            length
+        )
         assert report.incomplete or report.verdict == "clean"
 
 
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
 @ENGINES
-def test_a_manifest_that_is_damaged_or_gone(make: Callable[[Path], Held], tmp_path: Path) -> None:
-    held = make(tmp_path / "db")
+def test_a_manifest_that_is_damaged_or_gone(make: Callable[[Path], State], tmp_path: Path) -> None:
+    state = make(tmp_path / "db")
     file = manifest(tmp_path / "db")
     data = file.read_bytes()
     for place in range(0, len(data), max(1, len(data) // 10)):
         file.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
         report = sawlog.verify(tmp_path / "db")
         assert report.incomplete, place
-        assert all(one.account.total == one.size for one in report.files)
-        found = read_live(tmp_path / "db", on_damage="skip")
-        assert believed(found).items() >= believed(held).items(), place
+        assert all(file.account.total == file.size for file in report.files)
+        live_state = read_live(tmp_path / "db", on_damage="skip")
+        assert believed(live_state).items() >= believed(state).items(), place
     file.unlink()
-    assert believed(skipped(tmp_path / "db")).items() >= believed(held).items()
-    for one in (tmp_path / "db").glob("CURRENT"):
-        one.unlink()
-    for one in (tmp_path / "db").glob("marker.manifest*"):
-        one.unlink()
+    assert believed(skipped(tmp_path / "db")).items() >= believed(state).items()
+    for path in (tmp_path / "db").glob("CURRENT"):
+        path.unlink()
+    for path in (tmp_path / "db").glob("marker.manifest*"):
+        path.unlink()
     if list((tmp_path / "db").glob("*.log")):
-        assert believed(skipped(tmp_path / "db")).items() >= believed(held).items()
+        assert believed(skipped(tmp_path / "db")).items() >= believed(state).items()
 
 
 @ENGINES
-def test_without_any_file(make: Callable[[Path], Held], tmp_path: Path) -> None:
-    held = make(tmp_path / "db")
+def test_without_any_file(make: Callable[[Path], State], tmp_path: Path) -> None:
+    state = make(tmp_path / "db")
     for name in data_files(tmp_path / "db"):
         shutil.copytree(tmp_path / "db", tmp_path / "less")
         (tmp_path / "less" / name).unlink()
         report = sawlog.verify(tmp_path / "less", format="leveldb_database")
-        assert report.incomplete or (report.verdict == "clean" and read_live(tmp_path / "less") == held), name
+        assert report.incomplete or (report.verdict == "clean" and read_live(tmp_path / "less") == state), name
         shutil.rmtree(tmp_path / "less")
 
 
@@ -182,30 +184,30 @@ def test_a_torn_end_of_a_manifest_is_a_tail(tmp_path: Path) -> None:
     leveldb(tmp_path / "db")
     file = manifest(tmp_path / "db")
     file.write_bytes(file.read_bytes()[:-3])
-    (one,) = (one for one in sawlog.verify(tmp_path / "db").files if one.path == str(file))
-    assert (one.tail.status, one.account.tail) == ("torn", one.tail.length)
-    assert one.account.header == one.size - one.tail.length > 0
+    (file_report,) = (file_info for file_info in sawlog.verify(tmp_path / "db").files if file_info.path == str(file))
+    assert (file_report.tail.status, file_report.account.tail) == ("torn", file_report.tail.length)
+    assert file_report.account.header == file_report.size - file_report.tail.length > 0
 
 
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
 def test_an_edit_that_is_torn_after_all_that_an_engine_needs(tmp_path: Path) -> None:
     """LevelDB takes it: the edit was never finished. What the tables say that it was about is there, all the same."""
-    held = leveldb(tmp_path / "db")
+    state = leveldb(tmp_path / "db")
     file = manifest(tmp_path / "db")
     data = file.read_bytes()
     file.write_bytes(data + write(b"\1\x1aleveldb.BytewiseComparator")[:-3])
     with pytest.raises(IncompleteError, match="cut in its last edit"):
         read_live(tmp_path / "db")
-    assert read_live(tmp_path / "db", on_damage="skip") == held
+    assert read_live(tmp_path / "db", on_damage="skip") == state
 
 
 def test_the_log_that_comes_next_is_missing(tmp_path: Path) -> None:
-    held = leveldb(tmp_path / "db")
+    state = leveldb(tmp_path / "db")
     (log,) = (tmp_path / "db").glob("*.log")
     log.unlink()
     with pytest.raises(IncompleteError, match=rf"{log.name}: missing_file.*writes after sequence number \d+ may be"):
         read_live(tmp_path / "db")
-    assert skipped(tmp_path / "db").keys() < held.keys()
+    assert skipped(tmp_path / "db").keys() < state.keys()
     assert log.name in str(sawlog.open(tmp_path / "db").info()["incomplete"])
 
 
@@ -255,21 +257,21 @@ def test_a_table_that_was_written_after_the_last_edit(tmp_path: Path) -> None:
     leveldb(tmp_path / "db")
     leveldb(tmp_path / "other")
     (table, *_) = (tmp_path / "other").glob("*.ldb")
-    held = read_live(tmp_path / "db")
+    state = read_live(tmp_path / "db")
     later = tmp_path / "db" / "000999.ldb"
     shutil.copy(table, later)
-    assert read_live(tmp_path / "db") == held
-    (one,) = (one for one in sawlog.open(tmp_path / "db").skipped if one.path == str(later))
-    assert (one.missed, "after the MANIFEST's last edit" in one.reason) == (False, True)
+    assert read_live(tmp_path / "db") == state
+    (skipped_file,) = (file for file in sawlog.open(tmp_path / "db").skipped if file.path == str(later))
+    assert (skipped_file.missed, "after the MANIFEST's last edit" in skipped_file.reason) == (False, True)
     entries = sawlog.read(table).to_pylist()
     for entry in entries:
         entry["sequence"] += 10_000
     later.unlink()
     sawlog.write(sawlog.read(table).from_pylist(entries), later, format="leveldb_table")
-    (one,) = (one for one in sawlog.open(tmp_path / "db").skipped if one.path == str(later))
-    assert one.missed
+    (skipped_file,) = (file for file in sawlog.open(tmp_path / "db").skipped if file.path == str(later))
+    assert skipped_file.missed
     with pytest.warns(sawlog.DamageWarning, match=r"000999\.ldb was not read"):
-        assert read_live(tmp_path / "db") == held
+        assert read_live(tmp_path / "db") == state
     assert sawlog.verify(tmp_path / "db").incomplete
     assert sawlog.repair(tmp_path / "db", tmp_path / "repaired").incomplete
     later.write_bytes(b"")  # as an engine that was killed before it wrote
@@ -277,9 +279,9 @@ def test_a_table_that_was_written_after_the_last_edit(tmp_path: Path) -> None:
 
 
 def test_keys_in_an_order_that_nothing_says(tmp_path: Path) -> None:
-    held = leveldb(tmp_path / "db", b"reversed")
+    state = leveldb(tmp_path / "db", b"reversed")
     manifest(tmp_path / "db").unlink()
-    assert skipped(tmp_path / "db").items() >= held.items()
+    assert skipped(tmp_path / "db").items() >= state.items()
     assert sawlog.open(tmp_path / "db").info()["comparator"] == "unknown"
 
 
@@ -293,7 +295,7 @@ def test_a_damaged_table_next_to_no_manifest_is_seen(tmp_path: Path) -> None:
     table.write_bytes(data)
     report = sawlog.verify(tmp_path / "db")
     assert (report.damaged, report.incomplete) == (True, True)
-    assert [one.path for one in report.files if one.damaged] == [str(table)]
+    assert [file.path for file in report.files if file.damaged] == [str(table)]
 
 
 def test_logs_alone_and_tables_alone_are_what_they_are(tmp_path: Path) -> None:
@@ -312,10 +314,10 @@ def test_logs_alone_and_tables_alone_are_what_they_are(tmp_path: Path) -> None:
     assert sawlog.open(str(tmp_path / "db" / "*.ldb")).format.name == "leveldb_table"
 
 
-def clean(path: Path, held: Held) -> None:
+def clean(path: Path, state: State) -> None:
     report: Report = sawlog.verify(path)
     assert report.verdict == "clean"
-    assert read_live(path) == held
+    assert read_live(path) == state
 
 
 def test_checkpoints_and_copies_without_a_log_are_whole(tmp_path: Path) -> None:
@@ -324,17 +326,17 @@ def test_checkpoints_and_copies_without_a_log_are_whole(tmp_path: Path) -> None:
     for number in range(50):
         database[b"%03d" % number] = b"v"
     rocksdict.Checkpoint(database).create_checkpoint(str(tmp_path / "checkpoint"))
-    held = dict(database.items())
-    clean(tmp_path / "checkpoint", held)
+    state = dict(database.items())
+    clean(tmp_path / "checkpoint", state)
     database.flush()
     shutil.copytree(tmp_path / "db", tmp_path / "copy")
     database.close()
-    clean(tmp_path / "copy", held)
-    clean(tmp_path / "db", held)
+    clean(tmp_path / "copy", state)
+    clean(tmp_path / "db", state)
     reader = Rdict(str(tmp_path / "db"), Options(raw_mode=True), access_type=rocksdict.AccessType.read_only())
-    assert dict(reader.items()) == held
+    assert dict(reader.items()) == state
     reader.close()
-    clean(tmp_path / "db", held)
+    clean(tmp_path / "db", state)
     for log in (tmp_path / "db").glob("*.log"):
         log.unlink()
     with pytest.raises(IncompleteError, match="a log with this number or a higher one, and there is none"):
@@ -344,24 +346,24 @@ def test_checkpoints_and_copies_without_a_log_are_whole(tmp_path: Path) -> None:
 def test_new_empty_and_repaired_databases_are_whole(tmp_path: Path) -> None:
     plyvel.DB(str(tmp_path / "new"), create_if_missing=True).close()
     clean(tmp_path / "new", {})
-    held = leveldb(tmp_path / "db")
+    state = leveldb(tmp_path / "db")
     plyvel.repair_db(str(tmp_path / "db"))
     shutil.rmtree(tmp_path / "db" / "lost")
-    clean(tmp_path / "db", held)
+    clean(tmp_path / "db", state)
     Rdict(str(tmp_path / "rocks"), Options(raw_mode=True)).close()
     clean(tmp_path / "rocks", {})
-    held = rocksdb(tmp_path / "other")
+    state = rocksdb(tmp_path / "other")
     Rdict.repair(str(tmp_path / "other"), Options(raw_mode=True))
     shutil.rmtree(tmp_path / "other" / "lost", ignore_errors=True)
-    clean(tmp_path / "other", held)
+    clean(tmp_path / "other", state)
 
 
 @pytest.mark.parametrize("make", [leveldb, rocksdb])
-def test_a_table_of_another_state_under_the_same_name(make: Callable[[Path], Held], tmp_path: Path) -> None:
+def test_a_table_of_another_state_under_the_same_name(make: Callable[[Path], State], tmp_path: Path) -> None:
     """The MANIFEST says which size it has; what is there is read, and never clean."""
     make(tmp_path / "db")
-    tables = {one.file for one in sawlog.open(tmp_path / "db").contents.version.tables}
-    small, large = (Path(pick(tables, key=lambda one: one.size).path) for pick in (min, max))
+    tables = {table.file for table in sawlog.open(tmp_path / "db").contents.version.tables}
+    small, large = (Path(pick(tables, key=lambda table_file: table_file.size).path) for pick in (min, max))
     size = small.stat().st_size
     shutil.copyfile(large, small)
     with pytest.raises(IncompleteError, match=rf"expected a table of {size:,} bytes, as the MANIFEST says"):
@@ -416,10 +418,10 @@ def test_a_table_of_another_state_of_the_same_size(
     make(tmp_path / "db", b"abc")
     make(tmp_path / "earlier", keys)
     assert sawlog.verify(tmp_path / "db").verdict == "clean"
-    (table,) = (one for one in (tmp_path / "db").iterdir() if one.suffix in (".ldb", ".sst"))
-    (other,) = (one for one in (tmp_path / "earlier").iterdir() if one.suffix in (".ldb", ".sst"))
-    assert table.stat().st_size == other.stat().st_size
-    table.write_bytes(other.read_bytes())
+    (table,) = (path for path in (tmp_path / "db").iterdir() if path.suffix in (".ldb", ".sst"))
+    (other_table,) = (path for path in (tmp_path / "earlier").iterdir() if path.suffix in (".ldb", ".sst"))
+    assert table.stat().st_size == other_table.stat().st_size
+    table.write_bytes(other_table.read_bytes())
     report = sawlog.verify(tmp_path / "db")
     assert report.incomplete
     assert [file.path for file in report.files if file.kinds["mismatched_file"]] == [str(table)]
@@ -436,23 +438,23 @@ def test_a_table_that_another_session_wrote(tmp_path: Path) -> None:
         database.flush()
         database.close()
     (table,) = (tmp_path / "db").glob("*.sst")
-    (other,) = (tmp_path / "earlier").glob("*.sst")
-    table.write_bytes(other.read_bytes())
+    (other_table,) = (tmp_path / "earlier").glob("*.sst")
+    table.write_bytes(other_table.read_bytes())
     with pytest.raises(IncompleteError, match="another session"):
         read_live(tmp_path / "db")
     with pytest.warns(sawlog.DamageWarning, match="another session"):
         assert read_live(tmp_path / "db", on_damage="skip") == {b"key": b"old"}
 
 
-def say_otherwise(path: Path, table: int, what: str) -> None:
+def say_otherwise(path: Path, table: int, subject: str) -> None:
     """Have the MANIFEST say something else of a table, as one of another state does."""
     place = manifest(path)
     files = sawlog.read(place, format="leveldb_log", view="files").to_pylist()
     (row,) = [row for row in files if row["file"] == table]
 
     def stored(end: str, key: bytes, sequence: int, kind: int) -> bytes:
-        whole = key + (sequence << 8 | kind).to_bytes(8, "little")
-        return encode_varint(len(whole)) + whole
+        internal_key = key + (sequence << 8 | kind).to_bytes(8, "little")
+        return encode_varint(len(internal_key)) + internal_key
 
     def edit(row: dict[str, Any], kinds: tuple[int, int]) -> bytes:
         keys = (
@@ -473,13 +475,15 @@ def say_otherwise(path: Path, table: int, what: str) -> None:
             "lowest number": {"smallest_sequence": row["smallest_sequence"] - 1},
             "highest number": {"largest_sequence": row["largest_sequence"] - 1},
             "highest numbers": {"largest_sequence": row["smallest_sequence"]},
-        }[what]
+        }[subject]
     )
     records = sawlog.read(place, format="leveldb_log", view="rows")["record"].to_pylist()
     possible = [(first, last) for first in range(32) for last in range(32)]
     pairs = [(edit(row, kinds), edit(changed, kinds)) for kinds in possible]
-    (before, after), at = next((pair, at) for pair in pairs for at, one in enumerate(records) if pair[0] in one)
-    records[at] = records[at].replace(before, after)
+    (before, after), index = next(
+        (pair, index) for pair in pairs for index, record in enumerate(records) if pair[0] in record
+    )
+    records[index] = records[index].replace(before, after)
     place.write_bytes(write(*records))
 
 
@@ -493,21 +497,21 @@ NAMED = {
 
 
 @pytest.mark.parametrize("name", NAMED)
-@pytest.mark.parametrize("what", ["size", "first key", "number of the last key", "lowest number", "highest number"])
-def test_a_table_of_which_the_manifest_says_something_else(name: str, what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("subject", ["size", "first key", "number of the last key", "lowest number", "highest number"])
+def test_a_table_of_which_the_manifest_says_something_else(name: str, subject: str, tmp_path: Path) -> None:
     """Pebble names no session; its bounds are all that there is, by key and by sequence number, as RocksDB's are."""
     shutil.copytree(PEBBLE.parent / name / "db", tmp_path / "db")
     before = sawlog.verify(tmp_path / "db")
     assert not any(file.kinds["mismatched_file"] for file in before.files)
-    say_otherwise(tmp_path / "db", NAMED[name], what)
+    say_otherwise(tmp_path / "db", NAMED[name], subject)
     report = sawlog.verify(tmp_path / "db")
-    if "udt" in name and "key" in what:
+    if "udt" in name and "key" in subject:
         return  # timestamps are a part of keys, which are not compared then
     assert report.incomplete
     assert [Path(file.path).name for file in report.files if file.kinds["mismatched_file"]] == [f"{NAMED[name]:06}.sst"]
     with pytest.raises((IncompleteError, DamageError), match=r"mismatched_file|misplaced_key"):
         sawlog.read(tmp_path / "db")
-    if "number" in what and "key" not in what:
+    if "number" in subject and "key" not in subject:
         (damage,) = [damage for file in report.files for damage in file.damages if damage.kind == "mismatched_file"]
         assert "the MANIFEST says that its entries have sequence numbers from " in damage.detail
 

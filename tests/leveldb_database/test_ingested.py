@@ -15,9 +15,9 @@ FORMAT = "leveldb_database"
 
 
 def options() -> Options:
-    found = Options(raw_mode=True)
-    found.set_disable_auto_compactions(True)
-    return found
+    rocksdb_options = Options(raw_mode=True)
+    rocksdb_options.set_disable_auto_compactions(True)
+    return rocksdb_options
 
 
 def live(path: Path) -> dict[bytes, bytes]:
@@ -31,7 +31,7 @@ def test_live_is_what_rocksdb_answers_after_ingests(seed: int, tmp_path: Path) -
     keys = [b"key%03d" % number for number in range(120)]
     database = Rdict(str(tmp_path / "db"), options())
     for turn in range(12):
-        chosen = sorted(dice.sample(keys, dice.randrange(1, 40)))
+        picked_keys = sorted(dice.sample(keys, dice.randrange(1, 40)))
         match dice.randrange(5):
             case 0:
                 database.flush()
@@ -39,7 +39,7 @@ def test_live_is_what_rocksdb_answers_after_ingests(seed: int, tmp_path: Path) -
                 writer = SstFileWriter(options())
                 path = str(tmp_path / f"{turn}.sst")
                 writer.open(path)
-                for key in chosen:
+                for key in picked_keys:
                     if dice.random() < 0.8:
                         writer[key] = b"ingested %d" % turn
                     else:
@@ -47,15 +47,15 @@ def test_live_is_what_rocksdb_answers_after_ingests(seed: int, tmp_path: Path) -
                 writer.finish()
                 database.ingest_external_file([path])
             case 3:
-                for key in chosen:
+                for key in picked_keys:
                     database[key] = b"put %d" % turn
             case _:
-                database.delete_range(chosen[0], chosen[-1])
+                database.delete_range(picked_keys[0], picked_keys[-1])
         if dice.random() < 0.1:
             database.compact_range(None, None, CompactOptions())
-    held = dict(database.items())
+    state = dict(database.items())
     database.close()
-    assert live(tmp_path / "db") == held
+    assert live(tmp_path / "db") == state
     report = sawlog.verify(tmp_path / "db", format=FORMAT)
     assert not report.damaged
     assert not report.incomplete

@@ -17,9 +17,9 @@ PEBBLE = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
 @cache
 def pebble_files(version: str = "24-plain") -> dict[str, bytes]:
     """A database that Pebble has written, with parts of tables, and values in blob files."""
-    wanted = ("MANIFEST", "marker", ".log", ".sst", ".blob")
-    found = {path.name: path.read_bytes() for path in (PEBBLE / version).iterdir()}
-    return {name: data for name, data in found.items() if any(part in name for part in wanted)}
+    names = ("MANIFEST", "marker", ".log", ".sst", ".blob")
+    contents = {path.name: path.read_bytes() for path in (PEBBLE / version).iterdir()}
+    return {name: data for name, data in contents.items() if any(part in name for part in names)}
 
 
 LAST_LOG = (
@@ -96,16 +96,19 @@ class TestLaws(Laws):
 def test_a_value_that_no_entry_leads_to_any_more_is_checked_too() -> None:
     """It costs no row; the bytes are reported, and the record after them is found."""
     intact = sample("blobs", blob_files(), "rows", advisory=ADVISORY)
-    name = min(one for one in blob_files() if one.endswith(".blob"))
+    name = min(file for file in blob_files() if file.endswith(".blob"))
     data = bytearray(blob_files()[name])
-    at = data.index(b"eee")
-    data[at + 4] ^= 1
+    offset = data.index(b"eee")
+    data[offset + 4] ^= 1
     outcome = check(intact, {**blob_files(), name: bytes(data)})
-    assert (outcome.rows, outcome.damages) == (check(intact, blob_files()).rows, [(name, at - 32, 41, "bad_blob_part")])
+    assert (outcome.rows, outcome.damages) == (
+        check(intact, blob_files()).rows,
+        [(name, offset - 32, 41, "bad_blob_part")],
+    )
 
 
 def test_a_blob_file_that_the_manifest_does_not_name_is_left_out() -> None:
     intact = sample("blobs", blob_files(), "rows", advisory=ADVISORY)
-    name = min(one for one in blob_files() if one.endswith(".blob"))
+    name = min(file for file in blob_files() if file.endswith(".blob"))
     outcome = check(intact, {**blob_files(), "999999.blob": blob_files()[name][:-1]})
     assert (len(outcome.rows), outcome.damages) == (5, [])

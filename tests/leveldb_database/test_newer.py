@@ -39,7 +39,7 @@ def test_what_the_engine_answered(name: str) -> None:
 def test_blob_files_of_version_2_and_bounds_of_excises() -> None:
     excise, blobs = (GOLDEN / name / "db" for name in (EXCISE, BLOBS))
     edits = sawlog.read(excise / "MANIFEST-000001", view="edits").to_pylist()
-    (bounds,) = (one for edit in edits for one in edit["excises"])
+    (bounds,) = (excise for edit in edits for excise in edit["excises"])
     assert (bounds["low"], bounds["high"], bounds["inclusive"]) == (b"k000000", b"k000010\0", False)
     files = {report.path: report for report in sawlog.verify(blobs, format="leveldb_database").files}
     for path in blobs.glob("*.blob"):
@@ -63,8 +63,8 @@ def test_a_cuckoo_table(tmp_path: Path) -> None:
     assert sawlog.open(table, view="properties").count_rows() > 20
     data = table.read_bytes()
     copy = tmp_path / table.name
-    for at in range(len(data) // 2, len(data), 3):
-        copy.write_bytes(data[:at] + bytes([data[at] ^ 0x21]) + data[at + 1 :])
+    for offset in range(len(data) // 2, len(data), 3):
+        copy.write_bytes(data[:offset] + bytes([data[offset] ^ 0x21]) + data[offset + 1 :])
         (report,) = sawlog.verify(copy).files
         assert report.account.total == report.size
         with warnings.catch_warnings():
@@ -106,13 +106,18 @@ def test_a_part_of_a_table_in_an_order_that_nobody_knows_is_unsupported(tmp_path
     shutil.copytree(PARTS, tmp_path / "db")
     (path,) = tmp_path.glob("db/MANIFEST-*")
     path.write_bytes(
-        write(*(one.replace(b"leveldb.Bytewise", b"unknown.Bytewise") for one in reference(path.read_bytes()).records))
+        write(
+            *(
+                record.replace(b"leveldb.Bytewise", b"unknown.Bytewise")
+                for record in reference(path.read_bytes()).records
+            )
+        )
     )
     with pytest.raises(UnsupportedError, match="is a part of table"):
         read_pebble_live(tmp_path / "db")
     with pytest.warns(DamageWarning):
-        found = read_pebble_live(tmp_path / "db", on_damage="skip")
-    assert 0 < len(found) < len(read_pebble_live(PARTS))
+        live_state = read_pebble_live(tmp_path / "db", on_damage="skip")
+    assert 0 < len(live_state) < len(read_pebble_live(PARTS))
     report = sawlog.verify(tmp_path / "db", format="leveldb_database")
     assert not report.damaged
     assert any(file.unsupported for file in report.files)
@@ -133,16 +138,16 @@ def changed(directory: Path, offset: int, value: int) -> Path:
 CASES = [(21, 3, "version 3 of a blob"), (20, 5, "checksum type 5 of a blob")]
 
 
-@pytest.mark.parametrize(("offset", "value", "told"), CASES)
-def test_a_blob_file_of_a_newer_version_is_unsupported(tmp_path: Path, offset: int, value: int, told: str) -> None:
+@pytest.mark.parametrize(("offset", "value", "message"), CASES)
+def test_a_blob_file_of_a_newer_version_is_unsupported(tmp_path: Path, offset: int, value: int, message: str) -> None:
     database = changed(tmp_path, offset, value)
-    with pytest.raises(UnsupportedError, match=told):
+    with pytest.raises(UnsupportedError, match=message):
         read_pebble_live(database)
     with pytest.warns(DamageWarning, match="does not support"):
-        found = read_pebble_live(database, on_damage="skip")
+        live_state = read_pebble_live(database, on_damage="skip")
     expected = read_pebble_answers(GOLDEN / BLOBS / "answers.jsonl")
-    assert 0 < len(found) < len(expected)
-    assert found.items() <= expected.items()
+    assert 0 < len(live_state) < len(expected)
+    assert live_state.items() <= expected.items()
     report = sawlog.verify(database, format="leveldb_database")
     assert not report.damaged
     assert any(file.unsupported for file in report.files)

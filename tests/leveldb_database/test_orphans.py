@@ -27,12 +27,12 @@ def database(tmp_path: Path) -> Path:
     path = tmp_path / "db"
     fill(path, range(20), b"old")
     fill(path, range(10), b"new")  # opening writes the log before into a table
-    before = {one.name: one.read_bytes() for one in path.iterdir() if one.suffix in (".ldb", ".log")}
+    before = {path.name: path.read_bytes() for path in path.iterdir() if path.suffix in (".ldb", ".log")}
     with plyvel.DB(str(path)) as database:
         database.delete(b"0000")
         database.compact_range(start=b"0", stop=b"9")
-    gone = {name: data for name, data in before.items() if not (path / name).exists()}
-    for name, data in gone.items():
+    gone_files = {name: data for name, data in before.items() if not (path / name).exists()}
+    for name, data in gone_files.items():
         (path / name).write_bytes(data)
     return path
 
@@ -52,8 +52,8 @@ def test_what_a_compaction_has_left_is_read(database: Path) -> None:
     truth += [(b"%04d" % key, b"new", "put") for key in range(10)]
     assert set(truth) <= set(entries(orphans))
     skipped = sawlog.open(database, view="all", salvage="orphans").skipped
-    assert not [one for one in skipped if "MANIFEST" in one.reason]
-    assert [one for one in sawlog.open(database, view="all").skipped if "MANIFEST" in one.reason]
+    assert not [file for file in skipped if "MANIFEST" in file.reason]
+    assert [file for file in sawlog.open(database, view="all").skipped if "MANIFEST" in file.reason]
 
 
 def test_columns_counts_filters_and_checks_agree(database: Path) -> None:
@@ -61,10 +61,10 @@ def test_columns_counts_filters_and_checks_agree(database: Path) -> None:
     table = dataset.to_table()
     assert dataset.count_rows() == len(table)
     assert sawlog.read(database, view="all", salvage="orphans", columns=["orphan"]).equals(table.select(["orphan"]))
-    found = sawlog.read(database, view="all", salvage="orphans", filters=[("key", "=", b"0003")])
-    assert entries(found) == [one for one in entries(table) if one[0] == b"0003"]
+    result_table = sawlog.read(database, view="all", salvage="orphans", filters=[("key", "=", b"0003")])
+    assert entries(result_table) == [entry for entry in entries(table) if entry[0] == b"0003"]
     report = dataset.report()
-    assert {Path(one.path).name for one in report.files} >= set(table["file"].to_pylist())
+    assert {Path(file.path).name for file in report.files} >= set(table["file"].to_pylist())
     assert not report.damaged
 
 
@@ -79,9 +79,9 @@ def test_damage_in_an_orphan_is_its_own(database: Path) -> None:
     with pytest.raises(DamageError, match=victim):
         sawlog.read(database, view="all", salvage="orphans")
     with pytest.warns(sawlog.DamageWarning, match=victim):
-        left = sawlog.read(database, view="all", salvage="orphans", on_damage="skip")
-    assert len(left) >= len(sawlog.read(database, view="all"))
-    damaged = [one.path for one in sawlog.verify(database, view="all", salvage="orphans").files if one.damaged]
+        table = sawlog.read(database, view="all", salvage="orphans", on_damage="skip")
+    assert len(table) >= len(sawlog.read(database, view="all"))
+    damaged = [file.path for file in sawlog.verify(database, view="all", salvage="orphans").files if file.damaged]
     assert damaged == [str(database / victim)]
 
 

@@ -26,10 +26,10 @@ DATABASES = ("13-plain", "15-at", "19-at", "22-plain", "24-plain", "24-cockroach
 @pytest.mark.parametrize("name", DATABASES)
 def test_what_pebble_answers(name: str) -> None:
     expected = read_pebble_answers(GOLDEN / f"{name}.jsonl")
-    found = read_pebble_live(GOLDEN / name)
-    assert found == expected
+    live_state = read_pebble_live(GOLDEN / name)
+    assert live_state == expected
     if not name.endswith("cockroach"):
-        assert list(found) == list(expected)
+        assert list(live_state) == list(expected)
     assert not sawlog.verify(GOLDEN / name, format="leveldb_database").damaged
 
 
@@ -40,13 +40,13 @@ def test_tables_by_themselves(name: str) -> None:
     for path in GOLDEN.joinpath(name).glob("*.sst"):
         dataset = sawlog.open(path)
         assert not sawlog.verify(path).damaged
-        whole = dataset.to_table()
-        kinds |= set(whole["operation"].to_pylist())
-        parts = [batch for one in dataset.fragments(task_bytes=2000) for batch in one.to_batches()]
-        assert [row for batch in parts for row in batch.to_pylist()] == whole.to_pylist()
-        middle = whole["key"][whole.num_rows // 2].as_py()
+        table = dataset.to_table()
+        kinds |= set(table["operation"].to_pylist())
+        parts = [batch for fragment in dataset.fragments(task_bytes=2000) for batch in fragment.to_batches()]
+        assert [row for batch in parts for row in batch.to_pylist()] == table.to_pylist()
+        middle = table["key"][table.num_rows // 2].as_py()
         picked = sawlog.read(path, filters=[("key", "=", middle)])
-        assert picked.to_pylist() == [row for row in whole.to_pylist() if row["key"] == middle]
+        assert picked.to_pylist() == [row for row in table.to_pylist() if row["key"] == middle]
     assert {"put", "delete"} <= kinds
 
 
@@ -55,23 +55,25 @@ def test_tables_by_themselves(name: str) -> None:
 def test_what_is_wrong_with_a_table_of_several_parts_is_told_once(name: str, tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / name, tmp_path / "db")
     for table in sorted(tmp_path.glob("db/*.sst")):
-        whole = table.read_bytes()
-        for at in range(20, len(whole) - 60, len(whole) // 6):
-            table.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+        data = table.read_bytes()
+        for offset in range(20, len(data) - 60, len(data) // 6):
+            table.write_bytes(data[:offset] + bytes([data[offset] ^ 0x10]) + data[offset + 1 :])
             for view in ("live", "all"):
-                found = sawlog.open(tmp_path / "db", format="leveldb_database", view=view, on_damage="skip")
-                checked = list_places(one for report in found.verify(every=True) for one in report.damages)
+                dataset = sawlog.open(tmp_path / "db", format="leveldb_database", view=view, on_damage="skip")
+                checked = list_places(damage for report in dataset.verify(every=True) for damage in report.damages)
                 for size in (None, 500):
-                    ledgers = [Findings("skip", drained=True) for _ in found.fragments(size)]
-                    for fragment, ledger in zip(found.fragments(size), ledgers, strict=True):
+                    ledgers = [Findings("skip", drained=True) for _ in dataset.fragments(size)]
+                    for fragment, ledger in zip(dataset.fragments(size), ledgers, strict=True):
                         list(fragment.to_batches(ledger))
-                    assert sorted(list_places(one for found in ledgers for one in found.damages)) == sorted(checked)
-        table.write_bytes(whole)
+                    assert sorted(list_places(damage for ledger in ledgers for damage in ledger.damages)) == sorted(
+                        checked
+                    )
+        table.write_bytes(data)
 
 
 def test_a_damaged_block_of_values_costs_its_entries(tmp_path: Path) -> None:
     path = min(GOLDEN.joinpath("15-at").glob("*.sst"))
-    whole = sawlog.read(path).to_pylist()
+    values = sawlog.read(path).to_pylist()
     blocks = [row for row in sawlog.read(path, view="frames").to_pylist() if row["name"] == "values"]
     assert blocks
     damaged = tmp_path / path.name
@@ -81,10 +83,10 @@ def test_a_damaged_block_of_values_costs_its_entries(tmp_path: Path) -> None:
     with pytest.raises(DamageError, match="lost_value"):
         sawlog.read(damaged)
     with pytest.warns(sawlog.DamageWarning):
-        rest = sawlog.read(damaged, on_damage="skip").to_pylist()
-    assert 0 < len(rest) < len(whole)
-    assert all(row in whole for row in rest)
-    kinds = {one.kind for one in sawlog.verify(damaged).files[0].damages}
+        result_values = sawlog.read(damaged, on_damage="skip").to_pylist()
+    assert 0 < len(result_values) < len(values)
+    assert all(row in values for row in result_values)
+    kinds = {damage.kind for damage in sawlog.verify(damaged).files[0].damages}
     assert kinds == {"checksum_mismatch", "lost_value"}
 
 
@@ -101,10 +103,10 @@ def test_every_block_of_values_is_a_unit(name: str, way: str, tmp_path: Path) ->
         path = tmp_path / table.name
         data = table.read_bytes()
         path.write_bytes(data)
-        whole = sawlog.read(path).to_pylist()
+        values = sawlog.read(path).to_pylist()
         offsets = sawlog.read(path, columns=["_offset"])["_offset"].to_pylist()
         blocks = [row for row in sawlog.read(path, view="frames").to_pylist() if row["name"] == "values"]
-        seen: list[bytes] = []
+        rows_seen: list[bytes] = []
         for block in blocks:
             start, end = block["offset"], block["offset"] + block["length"] - TRAILER
             content = b"\xff" * (end - start) + bytes([{"snappy": 1, "zstd": 7}.get(way, 0)])
@@ -113,15 +115,15 @@ def test_every_block_of_values_is_a_unit(name: str, way: str, tmp_path: Path) ->
                 changed = bytes([data[start] ^ 1]) + data[start + 1 : end + TRAILER]
             path.write_bytes(data[:start] + changed + data[end + TRAILER :])
             with pytest.warns(sawlog.DamageWarning):
-                rest = sawlog.read(path, on_damage="skip", use_threads=False).to_pylist()
-            lost = [row for row in whole if row not in rest]
-            assert lost
-            assert not any(row["key"] in seen and row["value"] in seen for row in lost)
-            seen += [value for row in lost for value in (row["key"], row["value"])]
-            units = {number: [row] for number, row in enumerate(whole) if row not in lost}
-            first = whole.index(lost[0])
+                result_values = sawlog.read(path, on_damage="skip", use_threads=False).to_pylist()
+            rows = [row for row in values if row not in result_values]
+            assert rows
+            assert not any(row["key"] in rows_seen and row["value"] in rows_seen for row in rows)
+            rows_seen += [value for row in rows for value in (row["key"], row["value"])]
+            units = {number: [row] for number, row in enumerate(values) if row not in rows}
+            first = values.index(rows[0])
             assert_lost_by_unit(
-                path, "leveldb_table", {first: path.read_bytes()}, {first: lost, **units},
+                path, "leveldb_table", {first: path.read_bytes()}, {first: rows, **units},
                 damages=None, rows_before=offsets.index(offsets[first]),
             )  # fmt: skip
             tables += 1
@@ -136,9 +138,9 @@ def test_a_lost_blob_file_costs_its_values(tmp_path: Path) -> None:
         read_pebble_live(tmp_path / "db")
     expected = read_pebble_answers(GOLDEN / "24-plain.jsonl")
     with pytest.warns(sawlog.DamageWarning):
-        found = read_pebble_live(tmp_path / "db", on_damage="skip")
-    assert 0 < len(found) < len(expected)
-    assert found.items() <= expected.items()
+        live_state = read_pebble_live(tmp_path / "db", on_damage="skip")
+    assert 0 < len(live_state) < len(expected)
+    assert live_state.items() <= expected.items()
 
 
 @pytest.mark.nightly
@@ -146,30 +148,30 @@ def test_every_block_of_a_blob_file_is_a_unit(tmp_path: Path) -> None:
     """It takes the entries with it that lead to it, and no others."""
     database = tmp_path / "db"
     shutil.copytree(GOLDEN / "24-plain", database)
-    whole = sawlog.read(database, format="leveldb_database", view="live").to_pylist()
+    values = sawlog.read(database, format="leveldb_database", view="live").to_pylist()
     lost_of_file = 0
     for path in sorted(database.glob("*.blob")):
         data = path.read_bytes()
-        lost: list[list[dict[str, object]]] = []
-        for at in range(0, len(data), 500):
-            path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-            found = sawlog.open(database, format="leveldb_database", view="live", on_damage="skip", use_threads=False)
+        losses: list[list[dict[str, object]]] = []
+        for offset in range(0, len(data), 500):
+            path.write_bytes(data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :])
+            dataset = sawlog.open(database, format="leveldb_database", view="live", on_damage="skip", use_threads=False)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", sawlog.DamageWarning)
-                rest = found.to_table().to_pylist()
-            gone = [row for row in whole if row not in rest]
-            if gone and gone not in lost:
-                lost.append(gone)
-                units = {number: [row] for number, row in enumerate(whole) if row not in gone}
-                first = whole.index(gone[0])
+                result_values = dataset.to_table().to_pylist()
+            rows = [row for row in values if row not in result_values]
+            if rows and rows not in losses:
+                losses.append(rows)
+                units = {number: [row] for number, row in enumerate(values) if row not in rows}
+                first = values.index(rows[0])
                 assert_lost_by_unit(
-                    database, "leveldb_database", {first: path.read_bytes()}, {first: gone, **units},
+                    database, "leveldb_database", {first: path.read_bytes()}, {first: rows, **units},
                     file=path, damages=None, view="live",
                 )  # fmt: skip
         path.write_bytes(data)
-        parts = [str(row) for gone in lost if len(gone) < max(map(len, lost)) for row in gone]
+        parts = [str(row) for loss in losses if len(loss) < max(map(len, losses)) for row in loss]
         assert len(set(parts)) == len(parts)
-        lost_of_file += len(lost)
+        lost_of_file += len(losses)
     assert lost_of_file
 
 

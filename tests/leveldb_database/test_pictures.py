@@ -36,23 +36,23 @@ def levels(tmp_path: Path) -> Path:
 
 
 def test_a_database_shows_levels_and_what_is_live_in_them(levels: Path) -> None:
-    found = pictures(levels)
+    charts = pictures(levels)
     entries = sawlog.read(levels, view="all").to_pylist()
     expected: dict[str, Counter[str]] = {}
-    for one in entries:
-        fate = "live" if one["live"] else "deletions" if "delete" in one["operation"] else "older versions"
-        lane = "logs" if one["level"] < 0 else f"level {one['level']}"
-        expected.setdefault(lane, Counter())[fate] += len(one["key"]) + len(one["value"])
-    assert widths(found["Live and dead bytes by level"]) == expected
+    for entry in entries:
+        fate = "live" if entry["live"] else "deletions" if "delete" in entry["operation"] else "older versions"
+        lane = "logs" if entry["level"] < 0 else f"level {entry['level']}"
+        expected.setdefault(lane, Counter())[fate] += len(entry["key"]) + len(entry["value"])
+    assert widths(charts["Live and dead bytes by level"]) == expected
     assert {"older versions", "deletions"} <= {fate for sums in expected.values() for fate in sums}
-    sizes = widths(found["Bytes of files by level"])
-    left = [one for one in sawlog.open(levels).skipped if one.path.endswith(".ldb")]
-    assert str(levels / "000001.ldb") in {one.path for one in left}
-    assert sizes["tables left by compaction"] == {"not named by the MANIFEST": sum(one.bytes for one in left)}
-    tables = found["Tables by level and key"]
+    sizes = widths(charts["Bytes of files by level"])
+    leftovers = [file for file in sawlog.open(levels).skipped if file.path.endswith(".ldb")]
+    assert str(levels / "000001.ldb") in {file.path for file in leftovers}
+    assert sizes["tables left by compaction"] == {"not named by the MANIFEST": sum(file.bytes for file in leftovers)}
+    tables = charts["Tables by level and key"]
     drawn = [box for boxes in tables.lanes.values() for box in boxes]
     assert {box.path for box in drawn} == {
-        str(levels / one) for one in {Path(row["file"]).name for row in entries if row["level"] >= 0}
+        str(levels / name) for name in {Path(row["file"]).name for row in entries if row["level"] >= 0}
     }
     assert all(0 <= box.start < box.end <= 1 for box in drawn)
     keys = [row["key"] for row in entries if row["level"] >= 0]
@@ -62,21 +62,21 @@ def test_a_database_shows_levels_and_what_is_live_in_them(levels: Path) -> None:
         assert f"{rows:,} entries" in box.text
 
 
-@pytest.mark.parametrize("look", [sawlog.map.survey, lambda one: list(one.verify())], ids=["map", "verify"])
+@pytest.mark.parametrize("look", [sawlog.map.survey, lambda dataset: list(dataset.verify())], ids=["map", "verify"])
 def test_each_table_is_read_once(levels: Path, monkeypatch: pytest.MonkeyPatch, look: Callable[[Dataset], Any]) -> None:
     """It was read for its rows, and again for its account; where something is wrong in it, it still is."""
     read: Counter[str] = Counter()
     decode = TableRange.decode
 
-    def counted(self: TableRange, *given: Any) -> Iterator[pa.RecordBatch]:
+    def counted(self: TableRange, *arguments: Any) -> Iterator[pa.RecordBatch]:
         read[self.path] += 1
-        return decode(self, *given)
+        return decode(self, *arguments)
 
     monkeypatch.setattr(TableRange, "decode", counted)
     dataset = sawlog.open(levels, on_damage="skip")
     look(dataset)
     assert set(read.values()) == {1}
-    before = {one.path: (one.account, one.tail) for one in dataset.verify()}
+    before = {file.path: (file.account, file.tail) for file in dataset.verify()}
     damaged = min(read)
     data = bytearray(Path(damaged).read_bytes())
     data[100] ^= 1
@@ -84,11 +84,11 @@ def test_each_table_is_read_once(levels: Path, monkeypatch: pytest.MonkeyPatch, 
     read.clear()
     look(dataset)
     assert read[damaged] == 2
-    after = {one.path: one for one in dataset.verify()}
+    after = {file.path: file for file in dataset.verify()}
     assert after[damaged].damaged
-    assert {path for path, one in after.items() if (one.account, one.tail) != before[path]} == {damaged}
+    assert {path for path, file in after.items() if (file.account, file.tail) != before[path]} == {damaged}
 
 
 def test_a_filter_changes_no_chart(levels: Path) -> None:
-    whole = pictures(levels)["Live and dead bytes by level"]
-    assert pictures(levels, filters=[("key", "<", b"key00010")])["Live and dead bytes by level"] == whole
+    whole_chart = pictures(levels)["Live and dead bytes by level"]
+    assert pictures(levels, filters=[("key", "<", b"key00010")])["Live and dead bytes by level"] == whole_chart

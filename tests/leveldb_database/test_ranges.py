@@ -144,17 +144,17 @@ class CountedKey(bytes):
 
     comparisons = 0
 
-    def __lt__(self, other: bytes) -> bool:
+    def __lt__(self, right: bytes) -> bool:
         CountedKey.comparisons += 1
-        return bytes(self) < bytes(other)
+        return bytes(self) < bytes(right)
 
-    def __gt__(self, other: bytes) -> bool:
+    def __gt__(self, right: bytes) -> bool:
         CountedKey.comparisons += 1
-        return bytes(self) > bytes(other)
+        return bytes(self) > bytes(right)
 
-    def __le__(self, other: bytes) -> bool:
+    def __le__(self, right: bytes) -> bool:
         CountedKey.comparisons += 1
-        return bytes(self) <= bytes(other)
+        return bytes(self) <= bytes(right)
 
 
 def test_planning_compares_keys_of_tables_as_often_for_each_of_many() -> None:

@@ -109,7 +109,7 @@ def test_a_repaired_database_is_repaired_into_itself(tmp_path: Path) -> None:
     leveldb(tmp_path / "source")
     sawlog.repair(tmp_path / "source", tmp_path / "once")
     sawlog.repair(tmp_path / "once", tmp_path / "twice")
-    once, twice = ({one.name: one.read_bytes() for one in (tmp_path / name).iterdir()} for name in ("once", "twice"))
+    once, twice = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("once", "twice"))
     assert once == twice
 
 
@@ -119,7 +119,7 @@ def test_nothing_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "target" / "mine").touch()
     with pytest.raises(OptionError, match="exists"):
         sawlog.repair(tmp_path / "source", tmp_path / "target")
-    assert [one.name for one in (tmp_path / "target").iterdir()] == ["mine"]
+    assert [path.name for path in (tmp_path / "target").iterdir()] == ["mine"]
 
 
 def test_an_order_that_nobody_knows_is_refused(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_an_order_that_nobody_knows_is_refused(tmp_path: Path) -> None:
         db.put(b"a", b"1")
     with pytest.raises(SawlogError, match="only the database knows"):
         sawlog.repair(source, tmp_path / "target")
-    assert [one.name for one in tmp_path.iterdir()] == ["source"]
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
 def test_keys_in_reverse(tmp_path: Path) -> None:
@@ -147,29 +147,29 @@ def test_keys_in_reverse(tmp_path: Path) -> None:
 @pytest.mark.parametrize("are_values_apart", [False, True])
 def test_rocksdb_opens_what_is_repaired(are_values_apart: bool, tmp_path: Path) -> None:
     def options() -> Options:
-        chosen = Options(raw_mode=True)
-        chosen.create_if_missing(True)
-        chosen.set_enable_blob_files(are_values_apart)
-        chosen.set_min_blob_size(30)
-        return chosen
+        rocksdb_options = Options(raw_mode=True)
+        rocksdb_options.create_if_missing(True)
+        rocksdb_options.set_enable_blob_files(are_values_apart)
+        rocksdb_options.set_min_blob_size(30)
+        return rocksdb_options
 
     source, target = tmp_path / "source", tmp_path / "target"
     dice = random.Random(2)
     db = Rdict(str(source), options=options())
-    more = db.create_column_family("more", options())
+    second_family = db.create_column_family("more", options())
     for number in range(2000):
         db[b"k%06d" % dice.randrange(1500)] = dice.randbytes(dice.choice([10, 50]))
-        more[b"m%05d" % number] = dice.randbytes(20)
+        second_family[b"m%05d" % number] = dice.randbytes(20)
     db.flush()
     db.delete_range(b"k000100", b"k000200")
-    more.close()
+    second_family.close()
     db.close()
     assert sawlog.repair(source, target).rows == len(read_pairs(source)) + len(read_pairs(source, table="more"))
     db = Rdict(str(target), options=options(), column_families={"more": options()})
-    more = db.get_column_family("more")
+    second_family = db.get_column_family("more")
     assert list(db.items()) == read_pairs(source)
-    assert list(more.items()) == read_pairs(source, table="more")
-    more.close()
+    assert list(second_family.items()) == read_pairs(source, table="more")
+    second_family.close()
     db.close()
 
 
@@ -231,7 +231,7 @@ def test_indexed_db_without_a_manifest(name: str, is_flushed: bool, tmp_path: Pa
     assert places == sorted(places)
 
 
-@pytest.mark.parametrize("keys", [[bytes(7) + bytes([at]) for at in range(9)], [b"\0\0\0\0\0", b"k"], []])
+@pytest.mark.parametrize("keys", [[bytes(7) + bytes([index]) for index in range(9)], [b"\0\0\0\0\0", b"k"], []])
 def test_other_keys_are_not_taken_for_those_of_indexed_db(keys: list[bytes], tmp_path: Path) -> None:
     with plyvel.DB(str(tmp_path / "db"), create_if_missing=True) as db:
         for key in keys:
@@ -252,7 +252,7 @@ def test_what_is_prepared_is_said_to_be_left_out(name: str, count: int, tmp_path
     """Nothing is wrong with the source; and yet not everything is in the copy."""
     source = GOLDEN / f"rocksdb-11.8.1-{name}/db"
     report = sawlog.repair(source, tmp_path / "target")
-    assert [one.reason for one in report.skipped if one.missed] == ([f"{count} entries {WITHOUT}"] if count else [])
+    assert [file.reason for file in report.skipped if file.missed] == ([f"{count} entries {WITHOUT}"] if count else [])
     assert report.verdict is (Verdict.INCOMPLETE if count else Verdict.CLEAN)
     assert sawlog.verify(source).verdict is Verdict.CLEAN
     assert sawlog.verify(tmp_path / "target").verdict is Verdict.CLEAN
@@ -272,12 +272,12 @@ def test_what_a_log_holds_until_the_commit_is_said_to_be_left_out(tmp_path: Path
     ]
     log = max(source.glob("*.log"))
     write_records(log, records)
-    every = sawlog.read(source, format="leveldb_database", view="all").to_pylist()
-    shown = [(row["key"], row["live"], row["sequence"], row["transaction"], row["file"]) for row in every]
-    assert (b"b", False, -1, "prepared", log.name) in shown
-    assert (b"c", True, 102, None, log.name) in shown
+    values = sawlog.read(source, format="leveldb_database", view="all").to_pylist()
+    row_values = [(row["key"], row["live"], row["sequence"], row["transaction"], row["file"]) for row in values]
+    assert (b"b", False, -1, "prepared", log.name) in row_values
+    assert (b"c", True, 102, None, log.name) in row_values
     report = sawlog.repair(source, tmp_path / "target")
-    assert [(one.path, one.reason) for one in report.skipped if one.missed] == [(str(log), f"1 entry {WITHOUT}")]
+    assert [(file.path, file.reason) for file in report.skipped if file.missed] == [(str(log), f"1 entry {WITHOUT}")]
     assert read_pairs(tmp_path / "target") == [(b"a", b"1"), (b"c", b"3")]
 
 
@@ -372,10 +372,10 @@ def test_every_byte_of_all_families_is_accounted_for_once(suffix: str, place: in
         path.write_bytes(data)
     report = sawlog.repair(source, tmp_path / "target")
     each = [sawlog.verify(source, table=table) for table in ("default", "others")]
-    assert report.rows == sum(one.rows for one in each)
-    for one in each:
-        assert {file.path: file.account for file in report.files} == {file.path: file.account for file in one.files}
-        assert {file.path: file.kinds for file in report.files} == {file.path: file.kinds for file in one.files}
+    assert report.rows == sum(part.rows for part in each)
+    for part in each:
+        assert {file.path: file.account for file in report.files} == {file.path: file.account for file in part.files}
+        assert {file.path: file.kinds for file in report.files} == {file.path: file.kinds for file in part.files}
     assert {Path(file.path).name: file.account.total for file in report.files} == {
-        one.name: one.stat().st_size for one in source.iterdir() if one.name not in ("IDENTITY", "CURRENT")
+        path.name: path.stat().st_size for path in source.iterdir() if path.name not in ("IDENTITY", "CURRENT")
     }

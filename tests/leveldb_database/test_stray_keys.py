@@ -32,21 +32,21 @@ def test_every_part_of_a_table_is_read_once(size: int) -> None:
     dataset = sawlog.open(DATABASE, format="leveldb_database", view="all", on_damage="skip")
 
     def entries(fragments: list[sawlog.format.contract.Fragment]) -> Counter[str]:
-        found = Findings("skip", drained=True)
-        batches = [batch for one in fragments for batch in one.to_batches(found)]
+        findings = Findings("skip", drained=True)
+        batches = [batch for fragment in fragments for batch in fragment.to_batches(findings)]
         table = pa.Table.from_batches(batches, dataset.schema).drop_columns(["live"])
         return Counter(map(repr, table.to_pylist()))
 
-    whole = entries(dataset.fragments(None))
+    whole_entries = entries(dataset.fragments(None))
     parts = dataset.fragments(size)
-    assert entries(parts) == whole
-    assert sum(whole.values()) == 12
-    assert any("b'\"'" in entry for entry in whole)
+    assert entries(parts) == whole_entries
+    assert sum(whole_entries.values()) == 12
+    assert any("b'\"'" in entry for entry in whole_entries)
 
 
 def narrowed(files: dict[str, bytes], ranges: dict[int, tuple[bytes, bytes]]) -> dict[str, bytes]:
     """The files of a database whose MANIFEST gives tables other ranges of keys."""
-    (name,) = (one for one in files if one.startswith("MANIFEST"))
+    (name,) = (file for file in files if file.startswith("MANIFEST"))
     return {**files, name: with_ranges(files[name], ranges)}
 
 
@@ -69,7 +69,11 @@ ROCKSDB = [
 @pytest.mark.spread(8)
 @pytest.mark.parametrize("view", ["live", "all"])
 @pytest.mark.parametrize(
-    ("make", "ranges"), [*((leveldb_files, one) for one in LEVELDB), *((rocksdb_files, one) for one in ROCKSDB)]
+    ("make", "ranges"),
+    [
+        *((leveldb_files, sample_range) for sample_range in LEVELDB),
+        *((rocksdb_files, sample_range) for sample_range in ROCKSDB),
+    ],
 )
 @pytest.mark.nightly
 def test_ranges_that_are_wrong_below_the_checksums(
@@ -82,7 +86,7 @@ def test_ranges_that_are_wrong_below_the_checksums(
     )
     if sample.view == "all":
         assert len(outcome.rows) == len(check(sample, laws=()).rows)
-    kinds = {one.kind for one in outcome.damages} - {"mismatched_file"}  # its first or last key is another, too
+    kinds = {damage.kind for damage in outcome.damages} - {"mismatched_file"}  # its first or last key is another, too
     assert kinds == (set() if ranges in (LEVELDB[2], ROCKSDB[2]) else {"misplaced_key"})
 
 
@@ -96,8 +100,8 @@ def test_live_is_what_leveldb_finds(tmp_path: Path, ranges: dict[int, tuple[byte
     table = sawlog.read(path, format="leveldb_database", view="live", on_damage="skip", columns=["key", "value"])
     shutil.copytree(path, tmp_path / "copy")
     with plyvel.DB(str(tmp_path / "copy")) as database:
-        found = {bytes([key]): database.get(bytes([key])) for key in range(97, 123)}
-    expected = {key: value for key, value in found.items() if value is not None}
+        state = {bytes([key]): database.get(bytes([key])) for key in range(97, 123)}
+    expected = {key: value for key, value in state.items() if value is not None}
     assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == expected
 
 
@@ -107,7 +111,9 @@ def test_a_range_deletion_ends_where_its_table_does(tmp_path: Path) -> None:
     path = placed(tmp_path / "db", files)
     for size in (None, 1):
         fragments = sawlog.open(path, format="leveldb_database", view="live").fragments(size)
-        live = [key for one in fragments for batch in one.to_batches() for key in batch.column("key").to_pylist()]
+        live = [
+            key for fragment in fragments for batch in fragment.to_batches() for key in batch.column("key").to_pylist()
+        ]
         assert live == [bytes([key]) * 3 for key in b"abcdfgijkl"]
     database = Rdict(str(shutil.copytree(path, tmp_path / "copy")), Options(raw_mode=True))
     assert list(database.keys()) == live
@@ -126,14 +132,14 @@ def test_keys_out_of_order(view: str) -> None:
     """After `y` a database would not look for `c` and `d`."""
     sample = sample_of(view, leveldb_files(), view)
     table = sample.content["000005.ldb"]
-    at, length = places(table)[0]
-    content = table[at : at + length + 1].replace(b"b\1\2\0", b"y\1\2\0")
-    assert content != table[at : at + length + 1]
-    changed = table[:at] + content + mask_crc(content).to_bytes(4, "little") + table[at + len(content) + 4 :]
+    offset, length = places(table)[0]
+    content = table[offset : offset + length + 1].replace(b"b\1\2\0", b"y\1\2\0")
+    assert content != table[offset : offset + length + 1]
+    changed = table[:offset] + content + mask_crc(content).to_bytes(4, "little") + table[offset + len(content) + 4 :]
     outcome = check(
         sample, {**sample.content, "000005.ldb": changed}, laws=(check_fragments, check_counts, check_filters)
     )
-    assert [(one.file, one.kind) for one in outcome.damages] == [("000005.ldb", "misplaced_key")]
+    assert [(damage.file, damage.kind) for damage in outcome.damages] == [("000005.ldb", "misplaced_key")]
     assert outcome.table is not None
     rows = outcome.table.to_pylist()
     assert [row["key"] for row in rows if row.get("live", True)] == [b"c", b"d", b"e", b"f", b"y"]
@@ -144,12 +150,16 @@ def test_keys_out_of_order(view: str) -> None:
 def test_a_range_deletion_that_ends_before_it_begins() -> None:
     """It deletes nothing, and is a row of the range of keys that it begins in."""
     files = rocksdb_files()
-    (name,) = (one for one, data in files.items() if b"hh\x0f" in data)
+    (name,) = (file_name for file_name, data in files.items() if b"hh\x0f" in data)
     data = files[name]
-    at, length = next((at, length) for at, length in places(data) if b"hh\x0f" in data[at : at + length])
-    content = bytearray(data[at : at + length + 1])
+    offset, length = next(
+        (offset, length) for offset, length in places(data) if b"hh\x0f" in data[offset : offset + length]
+    )
+    content = bytearray(data[offset : offset + length + 1])
     content[content.index(b"hh\x0f") + 2 + 8] = ord("b")
-    changed = data[:at] + content + mask_crc(bytes(content)).to_bytes(4, "little") + data[at + len(content) + 4 :]
+    changed = (
+        data[:offset] + content + mask_crc(bytes(content)).to_bytes(4, "little") + data[offset + len(content) + 4 :]
+    )
     outcome = check(sample_of("all", files, "all"), {**files, name: changed}, laws=(check_fragments, check_counts))
     assert outcome.table is not None
     (row,) = (row for row in outcome.table.to_pylist() if row["operation"] == "delete_range")

@@ -25,22 +25,22 @@ CASES = ["udt-ranges", "udt-not-persisted", "udt-enabled-later", "udt-disabled-l
 
 def answers() -> list[tuple[bytes, int, bytes]]:
     """What RocksDB answered, key by key."""
-    held = {}
+    state = {}
     for turn in range(3):
         for number in range(200):
             key, stamp = b"key%03d" % number + bytes(number % 3), 10 * (turn + 1) + number % 5
             if number % 7 != turn:
-                held[key] = stamp, b"v%d.%d" % (number, turn)
+                state[key] = stamp, b"v%d.%d" % (number, turn)
             elif turn:
-                held.pop(key, None)
-    return [(key, *held[key]) for key in sorted(held)]
+                state.pop(key, None)
+    return [(key, *state[key]) for key in sorted(state)]
 
 
 def test_the_newest_version_of_each_key() -> None:
     rows = sawlog.read(DATABASE, format="leveldb_database", view="live").to_pylist()
     assert [(row["key"], row["timestamp"], row["value"]) for row in rows] == answers()
-    some = sawlog.read(DATABASE, format="leveldb_database", columns=["timestamp"], filters=[("key", ">=", b"key150")])
-    assert some["timestamp"].to_pylist() == [stamp for key, stamp, _ in answers() if key >= b"key150"]
+    table = sawlog.read(DATABASE, format="leveldb_database", columns=["timestamp"], filters=[("key", ">=", b"key150")])
+    assert table["timestamp"].to_pylist() == [stamp for key, stamp, _ in answers() if key >= b"key150"]
 
 
 def test_every_version() -> None:
@@ -52,8 +52,8 @@ def test_every_version() -> None:
 
 def test_timestamps_of_a_table_stand_in_a_column() -> None:
     table = min(DATABASE.glob("*.sst"))
-    whole, apart = sawlog.read(table).to_pylist(), sawlog.read(table, keys="stamped").to_pylist()
-    for row, split in zip(whole, apart, strict=True):
+    whole_rows, apart = sawlog.read(table).to_pylist(), sawlog.read(table, keys="stamped").to_pylist()
+    for row, split in zip(whole_rows, apart, strict=True):
         assert row["key"] == split["key"] + split["timestamp"].to_bytes(8, "little")
     picked = sawlog.read(table, keys="stamped", filters=[("key", "=", b"key003")]).to_pylist()
     assert picked == [row for row in apart if row["key"] == b"key003"]
@@ -71,8 +71,8 @@ def test_keys_that_have_none_are_refused(tmp_path: Path) -> None:
 
 def test_timestamps_that_a_table_does_not_have_are_zero() -> None:
     table = min(STRIPPED.glob("*.sst"))
-    whole, apart = sawlog.read(table).to_pylist(), sawlog.read(table, keys="stamped").to_pylist()
-    assert [{**row, "timestamp": 0} for row in whole] == apart
+    whole_rows, apart = sawlog.read(table).to_pylist(), sawlog.read(table, keys="stamped").to_pylist()
+    assert [{**row, "timestamp": 0} for row in whole_rows] == apart
     key = apart[-1]["key"]
     picked = sawlog.read(table, keys="stamped", filters=[("key", "=", key)]).to_pylist()
     assert picked == [row for row in apart if row["key"] == key]
@@ -113,15 +113,15 @@ def test_sound_logs_are_replayed_in_every_mode(case: str, mode: str) -> None:
 def test_ranges_of_keys_are_together_all_of_them(case: str) -> None:
     place = DRAWN / f"rocksdb-11.8.1-{case}" / "db"
     keys = sorted(set(sawlog.read(place, format="leveldb_database")["key"].to_pylist()))
-    whole = sawlog.read(place, format="leveldb_database").to_pylist()
+    values = sawlog.read(place, format="leveldb_database").to_pylist()
     middle = keys[len(keys) // 2]
     low, high = (
         sawlog.read(place, format="leveldb_database", filters=[("key", op, middle)]).to_pylist() for op in ("<", ">=")
     )
-    assert low + high == whole
+    assert low + high == values
     dataset = sawlog.open(place, format="leveldb_database")
     parts = [pickle.loads(pickle.dumps(part)).to_batches() for part in dataset.fragments(task_bytes=1)]
-    assert [row for part in parts for batch in part for row in batch.to_pylist()] == whole
+    assert [row for part in parts for batch in part for row in batch.to_pylist()] == values
 
 
 def test_the_manifest_says_which_tables_have_no_timestamps() -> None:
@@ -154,15 +154,15 @@ def test_a_repaired_table_keeps_its_order(case: str, tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
 @pytest.mark.parametrize("case", [*CASES, "commit-with-timestamp"])
 def test_timestamps_of_logs_stand_in_a_column(case: str) -> None:
-    given = {"format": "leveldb_log", "view": "writes"}
+    options = {"format": "leveldb_log", "view": "writes"}
     place = DRAWN / f"rocksdb-11.8.1-{case}" / "db"
-    whole = sawlog.read(place, **given).to_pylist()
-    dataset = sawlog.open(place, keys="stamped", **given)
+    values = sawlog.read(place, **options).to_pylist()
+    dataset = sawlog.open(place, keys="stamped", **options)
     parts = [
         row for part in dataset.fragments(task_bytes=1) for batch in part.to_batches() for row in batch.to_pylist()
     ]
     assert parts == dataset.to_table().to_pylist()
-    for row, split in zip(whole, parts, strict=True):
+    for row, split in zip(values, parts, strict=True):
         stamp = split.pop("timestamp")
         end = b"" if stamp is None else stamp.to_bytes(8, "little")
         split["key"] = split["key"] and split["key"] + end
@@ -174,11 +174,11 @@ def test_timestamps_of_logs_stand_in_a_column(case: str) -> None:
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
 def test_keys_of_a_log_have_timestamps_where_it_says_so() -> None:
     logs = DRAWN / "rocksdb-11.8.1-udt-enabled-later" / "db"
-    given = {"format": "leveldb_log", "view": "writes", "keys": "stamped"}
-    stamped = {log.name: set(sawlog.read(log, **given)["timestamp"].to_pylist()) for log in logs.glob("*.log")}
+    options = {"format": "leveldb_log", "view": "writes", "keys": "stamped"}
+    stamped = {log.name: set(sawlog.read(log, **options)["timestamp"].to_pylist()) for log in logs.glob("*.log")}
     assert stamped["000010.log"] == {None}, "it is older"
     assert all(None not in stamps for name, stamps in stamped.items() if name != "000010.log")
-    latest = sawlog.read(logs, latest=True, columns=["column_family", "key"], **given)
+    latest = sawlog.read(logs, latest=True, columns=["column_family", "key"], **options)
     assert len(latest) == len({tuple(row.values()) for row in latest.to_pylist()})
     assert {len(key) for key in latest["key"].to_pylist()} == {len("key00000")}
 
@@ -193,13 +193,13 @@ def test_timestamps_of_logs_are_for_operations_of_whole_logs() -> None:
 
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
 def test_keys_of_a_log_are_split_whichever_columns_are_read() -> None:
-    given = {"format": "leveldb_log", "view": "writes", "keys": "stamped"}
+    options = {"format": "leveldb_log", "view": "writes", "keys": "stamped"}
     place = DRAWN / "rocksdb-11.8.1-udt-ranges" / "db"
-    whole = sawlog.read(place, **given)
+    table = sawlog.read(place, **options)
     for name in ("key", "value", "operation", "timestamp"):
-        assert sawlog.read(place, columns=[name], **given).equals(whole.select([name]))
-    found = sawlog.read(place, columns=["key"], filters=[("timestamp", ">", 3)], **given)
-    assert found["key"].to_pylist() == [row["key"] for row in whole.to_pylist() if row["timestamp"] > 3]
+        assert sawlog.read(place, columns=[name], **options).equals(table.select([name]))
+    result_table = sawlog.read(place, columns=["key"], filters=[("timestamp", ">", 3)], **options)
+    assert result_table["key"].to_pylist() == [row["key"] for row in table.to_pylist() if row["timestamp"] > 3]
 
 
 def test_values_in_blob_files_of_before_timestamps_were_switched_off(tmp_path: Path) -> None:
@@ -229,7 +229,10 @@ def test_timestamps_are_known_without_a_manifest(case: str, tmp_path: Path) -> N
     for path in [tmp_path / "db" / "CURRENT", *(tmp_path / "db").glob("MANIFEST-*")]:
         path.unlink()
     for suffix, table in ((".kv", "default"), (".kv2", "zweite")):
-        expected, found = read_answers(place / f"db{suffix}"), read_live_state(tmp_path / "db", table, on_damage="skip")
-        assert {len(key) for key in found} == {len(key) for key in expected}
-        keys = [{key[: len("key00000")]: value for key, value in rows.items()} for rows in (expected, found)]
+        expected, live_state = (
+            read_answers(place / f"db{suffix}"),
+            read_live_state(tmp_path / "db", table, on_damage="skip"),
+        )
+        assert {len(key) for key in live_state} == {len(key) for key in expected}
+        keys = [{key[: len("key00000")]: value for key, value in rows.items()} for rows in (expected, live_state)]
         assert keys[0] == keys[1]

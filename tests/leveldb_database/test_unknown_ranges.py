@@ -26,11 +26,11 @@ def test_range_deletions_in_an_order_that_is_not_known_are_unsupported(view: str
     database.flush()
     database.close()
     rename_comparator(tmp_path, "leveldb.BytewiseComparator", "leveldb.BytewiseComparatoX")
-    given = {"format": "leveldb_database", "view": view}
+    settings = {"format": "leveldb_database", "view": view}
     with pytest.raises(UnsupportedError, match="range deletions in an order"):
-        sawlog.read(tmp_path, **given)
+        sawlog.read(tmp_path, **settings)
     with pytest.warns(DamageWarning, match="does not support"):
-        rows = sawlog.read(tmp_path, on_damage="skip", **given).to_pylist()
+        rows = sawlog.read(tmp_path, on_damage="skip", **settings).to_pylist()
     assert [(row["key"], row["value"]) for row in rows if row.get("live", True)] == [(b"b", b"new")]
     assert len(rows) == (1 if view == "live" else 5)  # the flush has left out what was deleted
     assert sawlog.verify(tmp_path, format="leveldb_database").verdict is Verdict.UNSUPPORTED

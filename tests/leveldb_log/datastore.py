@@ -94,38 +94,38 @@ def entity(
 def add(
     message: Any, name: str, value: Any, *, multiple: bool = False, indexed: bool = False, meaning: int | None = None
 ) -> None:
-    one = (message.property if indexed else message.raw_property).add()
-    one.name = name
-    one.multiple = multiple
-    one.value.SetInParent()
+    protobuf_property = (message.property if indexed else message.raw_property).add()
+    protobuf_property.name = name
+    protobuf_property.multiple = multiple
+    protobuf_property.value.SetInParent()
     if isinstance(value, bool):
-        one.value.booleanValue = value
+        protobuf_property.value.booleanValue = value
     elif isinstance(value, int):
-        one.value.int64Value = value
+        protobuf_property.value.int64Value = value
     elif isinstance(value, float):
-        one.value.doubleValue = value
+        protobuf_property.value.doubleValue = value
     elif isinstance(value, str):
-        one.value.stringValue = value.encode()
+        protobuf_property.value.stringValue = value.encode()
     elif isinstance(value, bytes):
-        one.value.stringValue = value
+        protobuf_property.value.stringValue = value
         if not isinstance(value, Raw):
             meaning = pb.Property.BLOB if isinstance(value, Blob) else pb.Property.BYTESTRING
     elif isinstance(value, datetime):
-        one.value.int64Value = (value - EPOCH) // timedelta(microseconds=1)
+        protobuf_property.value.int64Value = (value - EPOCH) // timedelta(microseconds=1)
         meaning = pb.Property.GD_WHEN
     elif isinstance(value, Geo):
-        one.value.pointvalue.x, one.value.pointvalue.y = value
+        protobuf_property.value.pointvalue.x, protobuf_property.value.pointvalue.y = value
         meaning = pb.Property.GEORSS_POINT
     elif isinstance(value, Reference):
-        add_reference(one.value.referencevalue, value)
+        add_reference(protobuf_property.value.referencevalue, value)
     elif isinstance(value, User):
-        one.value.uservalue.email, one.value.uservalue.auth_domain = value
-        one.value.uservalue.gaiaid = 0
+        protobuf_property.value.uservalue.email, protobuf_property.value.uservalue.auth_domain = value
+        protobuf_property.value.uservalue.gaiaid = 0
     elif value is not None:
-        one.value.stringValue = nested(value)
+        protobuf_property.value.stringValue = nested(value)
         meaning = pb.Property.ENTITY_PROTO
     if meaning is not None:
-        one.meaning = meaning
+        protobuf_property.meaning = meaning
 
 
 def add_reference(message: Any, value: Reference) -> None:

@@ -38,14 +38,14 @@ def write(*records: bytes, log: int | None = None, start: int = 0) -> bytes:
     header, shift = (HEADER, 0) if log is None else (11, 4)
     out = bytearray()
     for record in records:
-        rest, first = record, True
-        while first or rest:
-            left = BLOCK - (start + len(out)) % BLOCK
-            if left < header:
-                out += bytes(left)
-                left = BLOCK
-            piece, rest = rest[: left - header], rest[left - header :]
-            kind = (FIRST if rest else FULL) if first else (MIDDLE if rest else LAST)
+        remainder, first = record, True
+        while first or remainder:
+            room = BLOCK - (start + len(out)) % BLOCK
+            if room < header:
+                out += bytes(room)
+                room = BLOCK
+            piece, remainder = remainder[: room - header], remainder[room - header :]
+            kind = (FIRST if remainder else FULL) if first else (MIDDLE if remainder else LAST)
             out += fragment(kind + shift, piece, log)
             first = False
     return bytes(out)
@@ -53,16 +53,16 @@ def write(*records: bytes, log: int | None = None, start: int = 0) -> bytes:
 
 def offsets(*records: bytes) -> list[int]:
     """Where the records of `write(*records)` start."""
-    size, found = 0, []
+    size, offset_list = 0, []
     for record in records:
-        left = BLOCK - size % BLOCK
-        found.append(size + (left if left < HEADER else 0))
+        room = BLOCK - size % BLOCK
+        offset_list.append(size + (room if room < HEADER else 0))
         size += len(write(record, start=size))
-    return found
+    return offset_list
 
 
 @dataclass
-class Found:
+class LogReading:
     """What a reader made of a log."""
 
     rows: list[tuple[int, bytes]] = field(default_factory=list)
@@ -80,37 +80,37 @@ class Found:
         return [(damage.offset, damage.length, damage.kind) for damage in self.damages]
 
 
-def reference(data: bytes) -> Found:
+def reference(data: bytes) -> LogReading:
     """LevelDB's reader as section 3 of the format describes it, without the quirks of section 3.3."""
-    found = Found()
+    reading = LogReading()
     record: tuple[int, bytes] | None = None
 
     def drop(size: int, reason: str) -> None:
-        found.drops.append((size, reason))
+        reading.drops.append((size, reason))
 
     for start in range(0, len(data), BLOCK):
         block = data[start : start + BLOCK]
         last = len(block) < BLOCK
-        at = 0
-        while len(block) - at >= HEADER:
-            left = len(block) - at
-            stored, length, kind = struct.unpack_from("<IHB", block, at)
-            too_long = HEADER + length > left
+        offset = 0
+        while len(block) - offset >= HEADER:
+            remaining = len(block) - offset
+            stored, length, kind = struct.unpack_from("<IHB", block, offset)
+            too_long = HEADER + length > remaining
             if too_long and last:
-                return found
+                return reading
             unused = kind == 0 and length == 0
-            if too_long or unused or mask_crc(block[at + 6 : at + HEADER + length]) != stored:
+            if too_long or unused or mask_crc(block[offset + 6 : offset + HEADER + length]) != stored:
                 if not unused:
-                    drop(left, "bad record length" if too_long else "checksum mismatch")
+                    drop(remaining, "bad record length" if too_long else "checksum mismatch")
                 if record is not None:
                     drop(len(record[1]), "error in middle of record")
                 record = None
                 break
-            payload = block[at + HEADER : at + HEADER + length]
+            payload = block[offset + HEADER : offset + HEADER + length]
             if kind in (FULL, FIRST):
                 if record is not None and record[1]:
                     drop(len(record[1]), "partial record without end")
-                record = (start + at, payload)
+                record = (start + offset, payload)
             elif kind in (MIDDLE, LAST):
                 if record is None:
                     drop(len(payload), "missing start of fragmented record")
@@ -120,47 +120,49 @@ def reference(data: bytes) -> Found:
                 drop(len(payload) + (len(record[1]) if record is not None else 0), "unknown record type")
                 record = None
             if kind in (FULL, LAST) and record is not None:
-                found.rows.append(record)
+                reading.rows.append(record)
                 record = None
-            at += HEADER + length
-    return found
+            offset += HEADER + length
+    return reading
 
 
-def scan_file(path: Path | str, task_bytes: int | None = None, **arguments: object) -> Found:
+def scan_file(path: Path | str, task_bytes: int | None = None, **arguments: object) -> LogReading:
     """What sawlog makes of a log."""
     dataset = sawlog.open(
         path, format="leveldb_log", columns=["_offset", "record"], on_damage="skip", **{"dialect": "auto", **arguments}
     )
-    found = Found()
-    for one in dataset.fragments(task_bytes):
+    reading = LogReading()
+    for fragment in dataset.fragments(task_bytes):
         findings = Findings("skip")
-        for batch in one.to_batches(findings):
-            found.rows += zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        found.damages += findings.damages
-        found.account.add(findings.account)
-        found.tail = findings.tail or found.tail
-    found.drops = [(d.dropped, REFERENCE_REASONS[d.kind]) for d in found.damages if d.dropped is not None]
-    return found
+        for batch in fragment.to_batches(findings):
+            reading.rows += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        reading.damages += findings.damages
+        reading.account.add(findings.account)
+        reading.tail = findings.tail or reading.tail
+    reading.drops = [(d.dropped, REFERENCE_REASONS[d.kind]) for d in reading.damages if d.dropped is not None]
+    return reading
 
 
-def scan(data: bytes, task_bytes: int | None = None, name: str = "000007.log", **arguments: object) -> Found:
+def scan(data: bytes, task_bytes: int | None = None, name: str = "000007.log", **arguments: object) -> LogReading:
     """What sawlog makes of the bytes of a log in the directory of its database."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / name
         (path.parent / "CURRENT").write_bytes(b"MANIFEST-000001\n")
         path.write_bytes(data)
-        found = scan_file(path, task_bytes, **arguments)
-    assert found.account.total == len(data) or "filters" in arguments
-    return found
+        reading = scan_file(path, task_bytes, **arguments)
+    assert reading.account.total == len(data) or "filters" in arguments
+    return reading
 
 
-def agrees(data: bytes) -> Found:
+def agrees(data: bytes) -> LogReading:
     """Rows and drops are those of the model of LevelDB's reader; the accounts are exact."""
-    found, model = scan(data, dialect="leveldb"), reference(data)
-    assert found.rows == model.rows
-    assert found.drops == model.drops
-    assert not list(check_account(sorted(found.damages, key=lambda one: one.offset), found.account, len(data)))
-    return found
+    reading, model = scan(data, dialect="leveldb"), reference(data)
+    assert reading.rows == model.rows
+    assert reading.drops == model.drops
+    assert not list(
+        check_account(sorted(reading.damages, key=lambda damage: damage.offset), reading.account, len(data))
+    )
+    return reading
 
 
 def batch(sequence: int, *operations: tuple[bytes, bytes | None]) -> bytes:

@@ -16,52 +16,52 @@ RECYCLABLE = (*range(5, 9), 11, 131)
 
 def _fragments(data: bytes) -> list[tuple[int, bytes]]:
     """Types and payloads, recyclable ones with their log numbers, as far as they can be recognised."""
-    found, at = [], 0
-    while len(data) - at >= HEADER:
-        left = BLOCK - at % BLOCK
-        if left < HEADER:
-            at += left
+    pieces, offset = [], 0
+    while len(data) - offset >= HEADER:
+        room = BLOCK - offset % BLOCK
+        if room < HEADER:
+            offset += room
             continue
-        length, kind = struct.unpack_from("<HB", data, at + 4)
-        found.append((kind, data[at + HEADER : at + HEADER + length]))
-        at += HEADER + length
-    return found
+        length, kind = struct.unpack_from("<HB", data, offset + 4)
+        pieces.append((kind, data[offset + HEADER : offset + HEADER + length]))
+        offset += HEADER + length
+    return pieces
 
 
 def fragments(sample: Sample, dice: Random) -> Mutation:
     """One fragment with another payload or type, dropped, doubled or moved; all with right lengths and checksums."""
     (name,) = sample.content
     pieces = _fragments(sample.content[name]) or [(1, b"")]
-    at = dice.randrange(len(pieces))
-    kind, payload = pieces[at]
-    what = dice.choice(("payload", "payload", "payload", "type", "drop", "double", "move"))
-    match what:
+    offset = dice.randrange(len(pieces))
+    kind, payload = pieces[offset]
+    change = dice.choice(("payload", "payload", "payload", "type", "drop", "double", "move"))
+    match change:
         case "payload":
-            pieces[at] = (kind, bend_bytes(payload, dice))
+            pieces[offset] = (kind, bend_bytes(payload, dice))
         case "type":
-            pieces[at] = (dice.choice(KINDS), payload)
+            pieces[offset] = (dice.choice(KINDS), payload)
         case "drop":
-            del pieces[at]
+            del pieces[offset]
         case "double":
-            pieces.insert(dice.randrange(len(pieces) + 1), pieces[at])
+            pieces.insert(dice.randrange(len(pieces) + 1), pieces[offset])
         case "move":
-            pieces.insert(dice.randrange(len(pieces)), pieces.pop(at))
+            pieces.insert(dice.randrange(len(pieces)), pieces.pop(offset))
     out = bytearray()
     for kind, payload in pieces:
-        left = BLOCK - len(out) % BLOCK
-        if left < HEADER:
-            out += bytes(left)
+        room = BLOCK - len(out) % BLOCK
+        if room < HEADER:
+            out += bytes(room)
         out += fragment(kind, payload[:0xFFFF])
-    return change_file(sample, name, bytes(out), f"{what} of fragment {at} below its checksum")
+    return change_file(sample, name, bytes(out), f"{change} of fragment {offset} below its checksum")
 
 
 def records(sample: Sample, dice: Random) -> Mutation:
     """One record changed, and the log written again around it."""
     (name,) = sample.content
-    found = reference(sample.content[name]).records or [b""]
-    at = dice.randrange(len(found))
-    found[at] = bend_bytes(found[at], dice)
-    return change_file(sample, name, write(*found), f"record {at} changed below its checksums")
+    record_list = reference(sample.content[name]).records or [b""]
+    offset = dice.randrange(len(record_list))
+    record_list[offset] = bend_bytes(record_list[offset], dice)
+    return change_file(sample, name, write(*record_list), f"record {offset} changed below its checksums")
 
 
 MUTATORS = (fragments, records)

@@ -57,7 +57,7 @@ PARTIAL = "partial record without end"
 MIDST = "error in middle of record"
 CHECKSUM = "checksum mismatch"
 LENGTH = "bad record length"
-one, two, three = write(b"one"), write(b"two"), write(b"three")
+first, two, three = write(b"one"), write(b"two"), write(b"three")
 bar = write(BAR)
 full_first_block = write(b"x" * (B - 2 * H))
 joined = write(big("foo", B), big("bar", B), b"correct")
@@ -103,16 +103,16 @@ CASES: list[tuple[str, bytes, list[bytes], list[tuple[int, str]]]] = [
         [BAR],
         [(6, UNKNOWN), (3, MISSING)],
     ),
-    ("zero header hides the block", one + bytes(7) + write(b"lost"), [b"one"], []),
-    ("zero header with a checksum", one + fragment(0, b"") + write(b"lost"), [b"one"], []),
+    ("zero header hides the block", first + bytes(7) + write(b"lost"), [b"one"], []),
+    ("zero header with a checksum", first + fragment(0, b"") + write(b"lost"), [b"one"], []),
     (
         "zero type with a length",
-        one + b"\0\0\0\0\3\0\0abc" + write(b"lost"),
+        first + b"\0\0\0\0\3\0\0abc" + write(b"lost"),
         [b"one"],
         [(21, CHECKSUM)],
     ),
-    ("zeros to the block end", one + bytes(B - 10) + two, [b"one", b"two"], []),
-    ("zeros to the file end", one + bytes(128 << 10), [b"one"], []),
+    ("zeros to the block end", first + bytes(B - 10) + two, [b"one", b"two"], []),
+    ("zeros to the file end", first + bytes(128 << 10), [b"one"], []),
     (
         "zeros inside a record",
         fragment(FIRST, b"aaa") + bytes(B - 10) + fragment(LAST, b"bbb") + bar,
@@ -133,7 +133,12 @@ CASES: list[tuple[str, bytes, list[bytes], list[tuple[int, str]]]] = [
         [b"first", b"next"],
         [(B - 12, CHECKSUM)],
     ),
-    ("too long a length at the end hides what follows", one + bump(bump(two, 4, 0x85), 5, 0x13) + three, [b"one"], []),
+    (
+        "too long a length at the end hides what follows",
+        first + bump(bump(two, 4, 0x85), 5, 0x13) + three,
+        [b"one"],
+        [],
+    ),
     (
         "too long a length in a full block",
         write(b"x" * (B - 17)) + bump(fragment(FULL, FOO), 4, 1),

@@ -142,8 +142,8 @@ def test_rocksdb_fields(tmp_path: Path) -> None:
             v2 + v3 + v4 + blob + garbage + wals + family + skipped + encode_varint(8193) + length_prefixed(b"uuid"),
         )
     )
-    one, two, three = ({k: v for k, v in entry.items() if v is not None} for entry in row["new_files"])
-    assert (one["smallest_sequence"], one["largest_sequence"]) == (3, 8)
+    first_file, two, three = ({k: v for k, v in entry.items() if v is not None} for entry in row["new_files"])
+    assert (first_file["smallest_sequence"], first_file["largest_sequence"]) == (3, 8)
     assert (two["path_id"], two["file"]) == (1, 2)
     assert three["level"] == 6
     assert {name: three[name] for name in ("creation_time", "checksum", "checksum_function", "temperature")} == {
@@ -254,15 +254,15 @@ def test_pebbles_tags_of_2026(tmp_path: Path) -> None:
 
 def test_live_files(tmp_path: Path) -> None:
     family = encode_varint(200) + b"\x02"
-    gone = encode_varint(200) + b"\x03"
+    drop_edit = encode_varint(200) + b"\x03"
     path = write_manifest(
         tmp_path,
         MANIFEST + new_file(0, 5) + new_file(0, 4),
         b"\x06\x00\x05" + new_file(1, 5),
         family + encode_varint(201) + length_prefixed(b"other"),
         family + new_file(0, 9),
-        gone + encode_varint(201) + length_prefixed(b"dropped") + new_file(0, 11),
-        gone + encode_varint(202),
+        drop_edit + encode_varint(201) + length_prefixed(b"dropped") + new_file(0, 11),
+        drop_edit + encode_varint(202),
         encode_varint(300) + b"\x01" + new_file(3, 20),
         encode_varint(300) + b"\x00" + new_file(3, 21),
         encode_varint(300) + b"\x01" + new_file(3, 22),
@@ -321,22 +321,24 @@ def test_against_leveldb(tmp_path: Path) -> None:
 def test_against_rocksdb(tmp_path: Path) -> None:
     path = tmp_path / "db"
     db = Rdict(str(path), Options(raw_mode=True))
-    other = db.create_column_family("other", Options(raw_mode=True))
+    other_family = db.create_column_family("other", Options(raw_mode=True))
     for i in range(500):
         db[b"key%03d" % i] = b"value"
-    other[b"x"] = b"y"
+    other_family[b"x"] = b"y"
     db.flush()
     db.compact_range(None, None)
     for i in range(500, 700):
         db[b"key%03d" % i] = b"value"
     db.flush()
-    other.flush()
-    truth = {(one["name"], one["level"], one["size"], one["start_key"], one["end_key"]) for one in db.live_files()}
-    found = sawlog.read(path, view="files").to_pylist()
+    other_family.flush()
+    truth = {
+        (file["name"], file["level"], file["size"], file["start_key"], file["end_key"]) for file in db.live_files()
+    }
+    values = sawlog.read(path, view="files").to_pylist()
     assert {
-        (f"/{row['file']:06}.sst", row["level"], row["size"], row["smallest_key"], row["largest_key"]) for row in found
+        (f"/{row['file']:06}.sst", row["level"], row["size"], row["smallest_key"], row["largest_key"]) for row in values
     } == truth
-    assert {row["column_family_name"] for row in found} == {"default", "other"}
+    assert {row["column_family_name"] for row in values} == {"default", "other"}
     assert any(row.get("db_id") for row in edits(path))
     db.close()
 
@@ -349,7 +351,7 @@ def test_a_database_that_was_closed_cleanly(tmp_path: Path) -> None:
             opened.put(key, b"1")
     plyvel.DB(str(database)).close()
     live = sawlog.read(database, view="files").to_pylist()
-    assert {one["smallest_key"] for one in live} == {b"a", b"b"}
+    assert {row["smallest_key"] for row in live} == {b"a", b"b"}
     assert sawlog.open(database, view="edits").format.name == "leveldb_log"
     for log in database.glob("*.log"):
         assert log.stat().st_size == 0

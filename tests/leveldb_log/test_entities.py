@@ -112,9 +112,9 @@ VALUES = [
 @pytest.mark.parametrize(("value", "expected"), VALUES, ids=str)
 def test_every_type_as_json(tmp_path: Path, value: Any, expected: Any, indexed: bool) -> None:
     record = entity({"before": 1, "it": value, "after": [True, False]}, indexed=indexed)
-    found = properties(write_export(tmp_path, record, entity({"it": "plain"})))
+    decoded = properties(write_export(tmp_path, record, entity({"it": "plain"})))
     empty_first = {} if value != [] else {"it": []}
-    assert found == [{**empty_first, "before": 1, "it": expected, "after": [True, False]}, {"it": "plain"}]
+    assert decoded == [{**empty_first, "before": 1, "it": expected, "after": [True, False]}, {"it": "plain"}]
 
 
 def test_a_timestamp_that_no_calendar_has_stays_a_number(tmp_path: Path) -> None:
@@ -279,19 +279,25 @@ def test_columns_of_an_export_are_inferred(tmp_path: Path) -> None:
     }
     as_json = [f.name for f in table.schema if (f.metadata or {}).get(b"sawlog.type") == b"json"]
     assert as_json == ["mixed", "big", "nothing"]
-    one, two, three, four = table.to_pylist()
-    assert (one["name"], one["n"], one["mixed"], one["when"], one["empty"]) == ("a", 1.0, "1", WHEN, [])
-    assert one["geo"] == {"latitude": 1.0, "longitude": 2.0}
+    first_row, two, three, four = table.to_pylist()
+    assert (first_row["name"], first_row["n"], first_row["mixed"], first_row["when"], first_row["empty"]) == (
+        "a",
+        1.0,
+        "1",
+        WHEN,
+        [],
+    )
+    assert first_row["geo"] == {"latitude": 1.0, "longitude": 2.0}
     assert (two["mixed"], two["tags"]) == ('"x"', ["a", None])
     assert two["map"] == {"x": 1, "deep": {"y": b"1"}, "z": None, "odd": None}
     assert three["ref"] == ALICE_JSON
     assert (three["big"], four["big"]) == (str(2**60), "0.5")
     assert four["map"]["odd"] == ["1", '{"a":"2024-01-02T03:04:05.123456Z"}']
-    assert one["__key__"]["key"] == "users/alice"
-    assert one["__key__"]["path"] == [{"kind": "users", "id": None, "name": "alice"}]
+    assert first_row["__key__"]["key"] == "users/alice"
+    assert first_row["__key__"]["path"] == [{"kind": "users", "id": None, "name": "alice"}]
     # The same columns from each part of the export, as Spark reads it.
     dataset = sawlog.open(root, view="entities", properties="infer", columns=["n", "_file"])
-    parts = [batch for one in dataset.fragments() for batch in one.to_batches(Findings())]
+    parts = [batch for fragment in dataset.fragments() for batch in fragment.to_batches(Findings())]
     assert [n for part in parts for n in part["n"].to_pylist()] == [1.0, 0.5, None, None]
 
 
@@ -300,28 +306,28 @@ def test_typed_columns_are_what_the_library_gives(records: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "output-0"
         path.write_bytes(write(*records, *records[:1]))
-        found = sawlog.read(path, view="entities", properties="infer")
+        table = sawlog.read(path, view="entities", properties="infer")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("sawlog.leveldb.datastore.entities.MAX_BYTES", -1)
             expected = sawlog.read(path, view="entities", properties="infer")
-    assert found.schema.equals(expected.schema, check_metadata=True)
-    assert [str(row) for row in found.to_pylist()] == [str(row) for row in expected.to_pylist()]
-    found.validate(full=True)
+    assert table.schema.equals(expected.schema, check_metadata=True)
+    assert [str(row) for row in table.to_pylist()] == [str(row) for row in expected.to_pylist()]
+    table.validate(full=True)
 
 
 def test_one_entity_of_each_kind_tells_the_schema() -> None:
     alike = [entity({"a": i, "tags": ["x"] * (i % 5 + 1), "map": {"y": float(i)}}, [("k", i + 1)]) for i in range(99)]
-    others = [entity({"a": 2**60}), entity({"a": "x"}), entity({"b": 1}), entity({"a": 1, "map": {"y": True}})]
-    plain, _ = render(*alike, *others, *alike, entity({"reference": ALICE}))
-    seen: set[int] = set()
-    assert plain.select_samples(seen).tolist() == [0, 99, 100, 101, 102, 202]
-    assert plain.select_samples(seen).tolist() == [202]
+    other_entities = [entity({"a": 2**60}), entity({"a": "x"}), entity({"b": 1}), entity({"a": 1, "map": {"y": True}})]
+    plain, _ = render(*alike, *other_entities, *alike, entity({"reference": ALICE}))
+    samples: set[int] = set()
+    assert plain.select_samples(samples).tolist() == [0, 99, 100, 101, 102, 202]
+    assert plain.select_samples(samples).tolist() == [202]
 
 
 def test_an_export_of_one_kind_has_its_columns(tmp_path: Path) -> None:
     users = [entity({"a": i}, [("users", i + 1)]) for i in range(3)]
-    odd = entity({"r": ALICE}, [("users", "odd"), ("posts", 1)])
-    root = save_export(tmp_path, {"users": [[*users, odd]], "posts": [[entity({"b": 1}, [("posts", 9)])]]})
+    strange_entity = entity({"r": ALICE}, [("users", "odd"), ("posts", 1)])
+    root = save_export(tmp_path, {"users": [[*users, strange_entity]], "posts": [[entity({"b": 1}, [("posts", 9)])]]})
     assert [row["key"] for row in read_entities(root, table="posts", columns=["key"])] == ["posts/9"]
     assert [row["key"] for row in read_entities(root, table="users")] == ["users/1", "users/2", "users/3"]
     assert read_entities(root, filters=[("kind", "=", "posts")], columns=["key"]) == [
@@ -332,7 +338,7 @@ def test_an_export_of_one_kind_has_its_columns(tmp_path: Path) -> None:
     assert sawlog.open(root, view="entities", table="users").count_rows() == 3
     schema = sawlog.open(root, view="entities", properties="infer", table="users").schema
     assert schema.names == ["__key__", "a"]
-    (flat := tmp_path / "output-7").write_bytes(write(*users, odd))
+    (flat := tmp_path / "output-7").write_bytes(write(*users, strange_entity))
     assert [row["key"] for row in read_entities(flat, table="posts")] == ["users/odd/posts/1"]
 
 
@@ -413,9 +419,9 @@ def test_repair_says_that_the_meaning_is_damaged(tmp_path: Path) -> None:
     assert report.remarks == [sawlog.format.damage.Remark(str(path), text)]
     assert (report.verdict, report.rows, report.skipped) == ("clean", 3, [])
     path = write_export(tmp_path, entity({"a": 1}), DAMAGED[0][0], b"", entity({"a": 2}))
-    (said,) = sawlog.repair(path, tmp_path / "copy", format="leveldb_log").remarks
-    assert said.text.startswith("2 records are no valid entity: ")
-    assert said.text.endswith("the copy has them unchanged")
+    (remark,) = sawlog.repair(path, tmp_path / "copy", format="leveldb_log").remarks
+    assert remark.text.startswith("2 records are no valid entity: ")
+    assert remark.text.endswith("the copy has them unchanged")
     assert (
         sawlog.repair(write_export(tmp_path, entity({"a": 1})), tmp_path / "other", format="leveldb_log").remarks == []
     )
@@ -438,10 +444,10 @@ def test_a_record_that_is_no_entity_is_damage(tmp_path: Path, record: bytes, det
 
 def test_what_precedes_damage_is_delivered(tmp_path: Path) -> None:
     path = write_export(tmp_path, entity({"a": 1}), entity({"r": ALICE}), b"\xff", entity({"a": 2}))
-    seen: list[int] = []
+    row_counts: list[int] = []
     with pytest.raises(DamageError):
-        seen.extend(batch.num_rows for batch in sawlog.open(path, view="entities").to_batches())
-    assert sum(seen) == 2
+        row_counts.extend(batch.num_rows for batch in sawlog.open(path, view="entities").to_batches())
+    assert sum(row_counts) == 2
 
 
 @pytest.mark.parametrize("task_bytes", [1, 50_000, None])
@@ -452,7 +458,7 @@ def test_fragments_together_have_every_entity_once(tmp_path: Path, task_bytes: i
     ]
     path = write_export(tmp_path, *records)
     fragments = sawlog.open(path, view="entities", provenance=True).fragments(task_bytes)
-    rows = [row for one in fragments for batch in one.to_batches() for row in batch.to_pylist()]
+    rows = [row for fragment in fragments for batch in fragment.to_batches() for row in batch.to_pylist()]
     assert [row["id"] for row in rows] == list(range(1, 401))
     assert [json.loads(row["properties"])["i"] for row in rows] == list(range(400))
     assert [row["_offset"] for row in rows] == offsets(*records)

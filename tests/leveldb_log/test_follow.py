@@ -94,7 +94,7 @@ def test_a_large_backlog_is_cut_into_ranges(monkeypatch: pytest.MonkeyPatch, tmp
     assert end == len(write(*RECORDS))
     fragments = dataset.contents.list_fragments(dataset.request, [Range(dataset.files[0], len(first), end)])
     assert len(fragments) > 3
-    assert [one.synced for one in fragments] == [True] + [False] * (len(fragments) - 1)
+    assert [fragment.synced for fragment in fragments] == [True] + [False] * (len(fragments) - 1)
     stream.advance()
     assert stream.records == RECORDS
 
@@ -152,10 +152,10 @@ def test_damage_is_followed_like_rows(tmp_path: Path) -> None:
     data = bytearray(write(b"a", b"b" * 9000, b"c" * 60_000, b"d"))
     data[5000] ^= 1
     positions: dict = {}
-    found = []
+    damages = []
     for end in (9000, 50_000, len(data)):
         path.write_bytes(data[:end])
         watch = sawlog.open(path, view="damage").watch(positions)
-        found += [row for batch in watch.look() for row in batch.to_pylist()]
+        damages += [row for batch in watch.look() for row in batch.to_pylist()]
         positions = watch.positions
-    assert found == sawlog.read(path, view="damage").to_pylist() != []
+    assert damages == sawlog.read(path, view="damage").to_pylist() != []

@@ -29,26 +29,31 @@ def recovered(data: bytes) -> tuple[list[tuple[int, bytes]], set[int]]:
     marks: set[int] = set()
     record: tuple[int, bytes] | None = None
     for start in range(0, len(data), BLOCK):
-        block, at, resumed = data[start : start + BLOCK], 0, False
-        while len(block) - at >= HEADER:
-            stored, length, kind = struct.unpack_from("<IHB", block, at)
-            if HEADER + length > len(block) - at and len(block) < BLOCK:
+        block, offset, resumed = data[start : start + BLOCK], 0, False
+        while len(block) - offset >= HEADER:
+            stored, length, kind = struct.unpack_from("<IHB", block, offset)
+            if HEADER + length > len(block) - offset and len(block) < BLOCK:
                 return rows, marks
-            good = HEADER + length <= len(block) - at and mask_crc(block[at + 6 : at + HEADER + length]) == stored
+            good = (
+                HEADER + length <= len(block) - offset
+                and mask_crc(block[offset + 6 : offset + HEADER + length]) == stored
+            )
             if not good or (kind == length == 0):
                 record = None
-                end = at + HEADER + length
+                end = offset + HEADER + length
                 if kind in (FULL, FIRST, MIDDLE, LAST) and end <= len(block):
-                    at = end if len(block) - end >= HEADER else len(block)
+                    offset = end if len(block) - end >= HEADER else len(block)
                 else:
-                    at = next((place for place in range(at + 1, len(block)) if proven(block, place)), len(block))
+                    offset = next(
+                        (place for place in range(offset + 1, len(block)) if proven(block, place)), len(block)
+                    )
                 resumed = True
                 continue
-            payload = block[at + HEADER : at + HEADER + length]
+            payload = block[offset + HEADER : offset + HEADER + length]
             if kind in (FULL, FIRST):
-                record = (start + at, payload)
+                record = (start + offset, payload)
                 if resumed:
-                    marks.add(start + at)
+                    marks.add(start + offset)
             elif kind in (MIDDLE, LAST) and record is not None:
                 record = (record[0], record[1] + payload)
             elif kind not in (MIDDLE, LAST):
@@ -56,24 +61,24 @@ def recovered(data: bytes) -> tuple[list[tuple[int, bytes]], set[int]]:
             if kind in (FULL, LAST) and record is not None:
                 rows.append(record)
                 record = None
-            at += HEADER + length
+            offset += HEADER + length
     return rows, marks
 
 
-def proven(block: bytes, at: int) -> bool:
-    if len(block) - at < HEADER:
+def proven(block: bytes, offset: int) -> bool:
+    if len(block) - offset < HEADER:
         return False
-    stored, length, kind = struct.unpack_from("<IHB", block, at)
-    end = at + HEADER + length
-    return kind in (FULL, FIRST, MIDDLE, LAST) and end <= len(block) and mask_crc(block[at + 6 : end]) == stored
+    stored, length, kind = struct.unpack_from("<IHB", block, offset)
+    end = offset + HEADER + length
+    return kind in (FULL, FIRST, MIDDLE, LAST) and end <= len(block) and mask_crc(block[offset + 6 : end]) == stored
 
 
 def overwritten(data: bytes, seed: int, places: int, length: int) -> bytes:
     rng = random.Random(seed)
     out = bytearray(data)
     for _ in range(places):
-        at = rng.randrange(len(out) - length)
-        out[at : at + length] = rng.choice([bytes(length), rng.randbytes(length)])
+        offset = rng.randrange(len(out) - length)
+        out[offset : offset + length] = rng.choice([bytes(length), rng.randbytes(length)])
     return bytes(out)
 
 
@@ -89,12 +94,12 @@ def test_fragments_after_damage_are_found_again(records: list[bytes], seed: int,
     path.write_bytes(overwritten(write(*records), seed, 5, 300))
     expected, marks = recovered(path.read_bytes())
     table = rows_of(path, salvage="damaged")
-    found = list(zip(table["_offset"].to_pylist(), table["record"].to_pylist(), strict=True))
-    assert found == expected
+    result_pairs = list(zip(table["_offset"].to_pylist(), table["record"].to_pylist(), strict=True))
+    assert result_pairs == expected
     assert set(table.filter(table["recovered"])["_offset"].to_pylist()) == marks
     # Nothing false, and nothing less than LevelDB's rule gives.
     truth = dict(zip(offsets(*records), records, strict=True))
-    assert set(found) <= set(truth.items())
+    assert set(result_pairs) <= set(truth.items())
     plain = rows_of(path)
     assert table.filter(pa.compute.invert(table["recovered"])).drop(["recovered"]).equals(plain)
 
@@ -102,23 +107,23 @@ def test_fragments_after_damage_are_found_again(records: list[bytes], seed: int,
 def test_every_verb_agrees(tmp_path: Path) -> None:
     path = tmp_path / "000007.log"
     path.write_bytes(overwritten(write(*SHORT), 1, 5, 300))
-    found = scan(path.read_bytes(), salvage="damaged")
+    table = scan(path.read_bytes(), salvage="damaged")
     for task in (BLOCK, 3 * BLOCK):
         cut = scan(path.read_bytes(), task, salvage="damaged")
-        assert (cut.rows, cut.ranges, cut.account) == (found.rows, found.ranges, found.account)
+        assert (cut.rows, cut.ranges, cut.account) == (table.rows, table.ranges, table.account)
     report = sawlog.verify(path, salvage="damaged")
-    assert report.rows == len(found.rows) > sawlog.verify(path).rows
-    assert report.account == found.account
+    assert report.rows == len(table.rows) > sawlog.verify(path).rows
+    assert report.account == table.account
     with pytest.raises(DamageError) as stopped:
         sawlog.read(path, salvage="damaged")
     first = stopped.value.damage
-    assert (first.offset, first.length, first.kind) == found.ranges[0]
+    assert (first.offset, first.length, first.kind) == table.ranges[0]
     assert "lost" not in first.detail
     copy = tmp_path / "000008.log"
     assert sawlog.repair(path, copy, salvage=()).rows == sawlog.verify(path).rows
     assert sawlog.repair(path, copy, salvage="stale").rows == sawlog.verify(path, salvage="damaged").rows
-    assert sawlog.repair(path, copy).rows == len(found.rows)
-    assert sawlog.read(copy)["record"].to_pylist() == found.records
+    assert sawlog.repair(path, copy).rows == len(table.rows)
+    assert sawlog.read(copy)["record"].to_pylist() == table.records
     assert not sawlog.verify(copy).damaged
 
 
@@ -128,17 +133,17 @@ def test_verify_says_what_resync_would_save(tmp_path: Path) -> None:
     keys = [b"%d" % i for i in range(3000)]
     batches = pa.table({"operation": ["put"] * 3000, "key": keys, "value": [b"v" * 50] * 3000})
     sawlog.write(batches, path, format="leveldb_log", view="writes")
-    whole = path.read_bytes()
-    path.write_bytes(whole[:100] + b"?" + whole[101:])
+    data = path.read_bytes()
+    path.write_bytes(data[:100] + b"?" + data[101:])
     for view in ("rows", "writes"):
         report = sawlog.verify(path, view=view)
-        more = sawlog.verify(path, view=view, salvage="damaged").rows - report.rows
-        assert more > 100
-        assert report.rescue == f"{more} more rows with -o salvage=damaged"
+        rows_saved = sawlog.verify(path, view=view, salvage="damaged").rows - report.rows
+        assert rows_saved > 100
+        assert report.rescue == f"{rows_saved} more rows with -o salvage=damaged"
         assert report.to_dict()["rescue"] == report.rescue
         assert not sawlog.verify(path, view=view, salvage="damaged").rescue
     assert not sawlog.verify(path, verify_checksums=False).rescue
-    path.write_bytes(whole)
+    path.write_bytes(data)
     assert not sawlog.verify(path).rescue
 
 
@@ -157,11 +162,11 @@ def test_what_looks_like_fragments_in_a_damaged_record_is_none() -> None:
 def test_nothing_false_is_recovered(strokes: list[tuple[int, bytes]]) -> None:
     data = bytearray(write(*MIXED[:20]))
     for place, new in strokes:
-        at = place % (len(data) - len(new))
-        data[at : at + len(new)] = new
-    found = scan(bytes(data), salvage="damaged")
-    assert found.rows == recovered(bytes(data))[0]
-    assert not Counter(found.records) - Counter(MIXED[:20])
+        offset = place % (len(data) - len(new))
+        data[offset : offset + len(new)] = new
+    table = scan(bytes(data), salvage="damaged")
+    assert table.rows == recovered(bytes(data))[0]
+    assert not Counter(table.records) - Counter(MIXED[:20])
 
 
 def test_operations_are_recovered_and_marked(tmp_path: Path) -> None:
@@ -194,7 +199,7 @@ def test_the_former_lives_of_a_recycled_log(tmp_path: Path) -> None:
     path = tmp_path / "000007.log"
     path.write_bytes(lives())
     table = sawlog.read(path, salvage="stale", provenance=True)
-    fresh, stale = (table.filter(one) for one in (pa.compute.invert(table["stale"]), table["stale"]))
+    fresh, stale = (table.filter(mask) for mask in (pa.compute.invert(table["stale"]), table["stale"]))
     assert fresh["record"].to_pylist() == FRESH
     ends = [len(write(*FRESH, log=7)), len(write(*OLD, log=5))]
     expected = []
@@ -206,9 +211,9 @@ def test_the_former_lives_of_a_recycled_log(tmp_path: Path) -> None:
                 expected.append((start, record))
     assert list(zip(stale["_offset"].to_pylist(), stale["record"].to_pylist(), strict=True)) == expected
     # Where the new log ends inside of a block, the rest of it holds fragments that only a search finds.
-    more = sawlog.read(path, salvage="damaged,stale")
-    assert more.num_rows > table.num_rows
-    assert set(more.filter(more["stale"])["record"].to_pylist()) <= {*OLD, *OLDEST}
+    result_table = sawlog.read(path, salvage="damaged,stale")
+    assert result_table.num_rows > table.num_rows
+    assert set(result_table.filter(result_table["stale"])["record"].to_pylist()) <= {*OLD, *OLDEST}
     (report,) = sawlog.verify(path, salvage="stale").files
     assert (report.rows, report.notes) == (table.num_rows, {"stale_rows": len(expected)})
     assert report.tail.status is TailStatus.STALE
@@ -238,7 +243,9 @@ def test_stale_operations_are_marked_and_their_damage_is_none(tmp_path: Path) ->
     assert (report.rows, report.damaged) == (table.num_rows, False)
 
 
-@pytest.mark.parametrize("option", [{"salvage": "damaged"}, {"salvage": "stale"}], ids=lambda one: next(iter(one)))
+@pytest.mark.parametrize(
+    "option", [{"salvage": "damaged"}, {"salvage": "stale"}], ids=lambda option_set: next(iter(option_set))
+)
 def test_what_asks_for_finished_logs_is_refused_elsewhere(option: dict[str, object], tmp_path: Path) -> None:
     path = tmp_path / "000007.log"
     path.write_bytes(write(b"x"))

@@ -20,9 +20,9 @@ SMALL = [b"", b"x", b"hello", b"y" * 300, b"", bytes(range(100))]
 CROSSING = [b"a" * 32_600, b"b" * 300, b"", b"c" * 70_000, b"end"]
 
 
-def is_subsequence(part: list, whole: list) -> bool:
-    rest = iter(whole)
-    return all(item in rest for item in part)
+def is_subsequence(part: list, all_items: list) -> bool:
+    iterator = iter(all_items)
+    return all(item in iterator for item in part)
 
 
 def test_truncation_at_every_byte() -> None:
@@ -30,13 +30,13 @@ def test_truncation_at_every_byte() -> None:
     starts = offsets(*SMALL)
     ends = [*starts[1:], len(data)]
     for size in range(len(data) + 1):
-        found = agrees(data[:size])
+        reading = agrees(data[:size])
         complete = sum(1 for end in ends if end <= size)
-        assert found.records == SMALL[:complete]
-        assert found.damages == []
-        assert found.tail is not None
+        assert reading.records == SMALL[:complete]
+        assert reading.damages == []
+        assert reading.tail is not None
         clean = size in (0, *ends)
-        assert (found.tail.status, found.tail.offset) == (
+        assert (reading.tail.status, reading.tail.offset) == (
             (TailStatus.CLEAN, size) if clean else (TailStatus.TORN, starts[complete])
         )
 
@@ -46,9 +46,9 @@ def test_truncation_of_records_in_pieces() -> None:
     ends = [*offsets(*CROSSING)[1:], len(data)]
     places = {near + step for near in (*ends, BLOCK, 2 * BLOCK, 3 * BLOCK) for step in range(-15, 16)}
     for size in sorted(place for place in places if 0 <= place <= len(data)):
-        found = agrees(data[:size])
-        assert found.records == CROSSING[: sum(1 for end in ends if end <= size)]
-        assert found.damages == []
+        reading = agrees(data[:size])
+        assert reading.records == CROSSING[: sum(1 for end in ends if end <= size)]
+        assert reading.damages == []
 
 
 blocks = st.integers(0, 3)
@@ -76,26 +76,26 @@ mutations = st.lists(
 
 def mutate(data: bytes, steps: list) -> bytes:
     log = bytearray(data)
-    for name, at, what in steps:
-        block = slice(at * BLOCK, at * BLOCK + BLOCK)
+    for name, offset, change in steps:
+        block = slice(offset * BLOCK, offset * BLOCK + BLOCK)
         match name:
-            case "flip" if at < len(log):
-                log[at] ^= what
+            case "flip" if offset < len(log):
+                log[offset] ^= change
             case "overwrite":
-                log[at : at + len(what)] = what
+                log[offset : offset + len(change)] = change
             case "insert":
-                log[at:at] = what
+                log[offset:offset] = change
             case "delete":
-                del log[at : at + what]
+                del log[offset : offset + change]
             case "double block":
-                log[what * BLOCK : what * BLOCK] = log[block]
+                log[change * BLOCK : change * BLOCK] = log[block]
             case "zero block":
                 log[block] = bytes(len(log[block]))
             case "fragment":
-                piece = fragment(*what)
-                log[at : at + len(piece)] = piece
+                piece = fragment(*change)
+                log[offset : offset + len(piece)] = piece
             case "truncate":
-                del log[at:]
+                del log[offset:]
     return bytes(log)
 
 
@@ -121,8 +121,8 @@ quiet = st.lists(
 @given(st.booleans(), quiet)
 def test_nothing_is_invented(crossing: bool, steps: list) -> None:
     records = CROSSING if crossing else SMALL
-    found = agrees(mutate(write(*records), steps))
-    assert is_subsequence(found.records, records)
+    reading = agrees(mutate(write(*records), steps))
+    assert is_subsequence(reading.records, records)
 
 
 @settings(max_examples=60)
@@ -133,11 +133,11 @@ def test_fail_delivers_what_stands_before_the_first_damage(tmp_path_factory, cro
     path.write_bytes(data)
     skipped = scan(data, dialect="leveldb")
     dataset = sawlog.open(path, format="leveldb_log", dialect="leveldb", columns=["_offset", "record"])
-    (whole,) = dataset.fragments()
+    (whole_fragment,) = dataset.fragments()
     delivered: list = []
 
     def read() -> None:
-        for batch in whole.to_batches(sawlog.format.damage.Findings("fail")):
+        for batch in whole_fragment.to_batches(sawlog.format.damage.Findings("fail")):
             delivered.extend(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
     if not skipped.damages:
@@ -191,20 +191,20 @@ def test_lengths_that_reach_beyond_everything(verify_checksums: bool) -> None:
     for length in (1, 4, 100, 32_761, 32_762, 65_535):
         header = mask_crc(b"\1foo").to_bytes(4, "little") + length.to_bytes(2, "little") + b"\1foo"
         for data in (header, header + bytes(BLOCK - 10), bytes(BLOCK) + header):
-            found = scan(data, verify_checksums=verify_checksums)
-            assert all(offset + 7 + len(record) <= len(data) for offset, record in found.rows)
+            table = scan(data, verify_checksums=verify_checksums)
+            assert all(offset + 7 + len(record) <= len(data) for offset, record in table.rows)
 
 
 @pytest.mark.parametrize("limit", [0, 1, 299, 300, 32_754, 69_999, 70_000])
 def test_longer_records_than_allowed_are_damage(limit: int) -> None:
     for records in (SMALL, CROSSING):
         data = write(*records)
-        found = scan(data, max_item_bytes=limit)
-        assert found.records == [record for record in records if len(record) <= limit]
-        assert {damage.kind for damage in found.damages} <= {"record_too_large"}
-        assert len(found.damages) == sum(1 for record in records if len(record) > limit)
+        table = scan(data, max_item_bytes=limit)
+        assert table.records == [record for record in records if len(record) <= limit]
+        assert {damage.kind for damage in table.damages} <= {"record_too_large"}
+        assert len(table.damages) == sum(1 for record in records if len(record) > limit)
         pieces = scan(data, BLOCK, max_item_bytes=limit)
-        assert (pieces.rows, pieces.ranges) == (found.rows, found.ranges)
+        assert (pieces.rows, pieces.ranges) == (table.rows, table.ranges)
 
 
 @pytest.mark.parametrize("limit", [-1, 1 << 31])
@@ -231,9 +231,9 @@ def test_batches_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_hostile_file_of_damage_alone_is_counted_not_hoarded() -> None:
     data = fragment(LAST, b"") * (200_000 // 7)
-    found = scan(data)
-    assert len(found.damages) == 1000
-    assert found.account.damage == len(data) - found.account.padding - found.account.tail
+    table = scan(data)
+    assert len(table.damages) == 1000
+    assert table.account.damage == len(data) - table.account.padding - table.account.tail
 
 
 def test_what_many_damaged_ranges_say_is_put_into_words_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,8 +249,11 @@ def test_what_many_damaged_ranges_say_is_put_into_words_once(tmp_path: Path, mon
     monkeypatch.setattr(Walk, "describe", lambda self, event: words.append(event) or describe(self, event))
     table = sawlog.open(path, view="damage").to_table()
     assert table.to_pylist() == [
-        {"file": one.path, **{name: getattr(one, name) for name in ("offset", "length", "kind", "detail", "dropped")}}
-        for one in listed.damages
+        {
+            "file": damage.path,
+            **{name: getattr(damage, name) for name in ("offset", "length", "kind", "detail", "dropped")},
+        }
+        for damage in listed.damages
     ]
     assert table.num_rows == 3900
     assert len(words) < 20

@@ -43,15 +43,15 @@ def test_write_and_read(log: int | None, tmp_path: Path) -> None:
 
 def test_small_logs_cut_and_damaged_at_every_byte() -> None:
     data = write(*RECORDS)
-    for at in range(0, len(data), 3):
-        agrees(data[:at])
-        agrees(data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :])
-        agrees(data[:at] + b"\xff\xff" + data[at:])
+    for offset in range(0, len(data), 3):
+        agrees(data[:offset])
+        agrees(data[:offset] + bytes([data[offset] ^ 0x41]) + data[offset + 1 :])
+        agrees(data[:offset] + b"\xff\xff" + data[offset:])
 
 
-@pytest.mark.parametrize("at", [5, BLOCK - 49, BLOCK + 4])
-def test_damage_around_a_block_boundary(at: int) -> None:
-    agrees(ACROSS[:at] + bytes([ACROSS[at] ^ 0x03]) + ACROSS[at + 1 :])
+@pytest.mark.parametrize("offset", [5, BLOCK - 49, BLOCK + 4])
+def test_damage_around_a_block_boundary(offset: int) -> None:
+    agrees(ACROSS[:offset] + bytes([ACROSS[offset] ^ 0x03]) + ACROSS[offset + 1 :])
 
 
 def test_fragments_of_every_kind_in_every_order() -> None:
@@ -73,25 +73,25 @@ def test_recycled_fragments_in_every_order() -> None:
             pieces.append(fragment(kind, rng.randbytes(rng.randrange(20)), log))
         data = b"".join(pieces)
         for size in (len(data), len(data) - rng.randrange(30)):
-            found = scan(data[:size], dialect="rocksdb")
-            assert found.records[:1] == [b"first"]
-            assert all(record in data for record in found.records)
+            table = scan(data[:size], dialect="rocksdb")
+            assert table.records[:1] == [b"first"]
+            assert all(record in data for record in table.records)
 
 
 def test_long_trailers_of_long_headers() -> None:
-    for left in (0, 6, 7, 10, 11, 12):
-        first = b"x" * (BLOCK - 11 - left)
+    for room in (0, 6, 7, 10, 11, 12):
+        first = b"x" * (BLOCK - 11 - room)
         data = write(first, b"second", log=7)
         assert scan(data, verify_checksums=False).records == [first, b"second"]
 
 
 def test_records_in_pieces_outgrow_every_buffer() -> None:
     log = fragment(FIRST, b"a" * 40) + b"".join(fragment(MIDDLE, bytes([i]) * 50) for i in range(10))
-    found = scan(log + fragment(LAST, b"z" * 70) + write(b"next"))
-    assert [len(record) for record in found.records] == [610, 4]
-    found = scan(log + fragment(LAST, b"z" * 70) + write(b"next"), max_item_bytes=600)
-    assert found.records == [b"next"]
-    assert [damage.kind for damage in found.damages] == ["record_too_large"]
+    table = scan(log + fragment(LAST, b"z" * 70) + write(b"next"))
+    assert [len(record) for record in table.records] == [610, 4]
+    table = scan(log + fragment(LAST, b"z" * 70) + write(b"next"), max_item_bytes=600)
+    assert table.records == [b"next"]
+    assert [damage.kind for damage in table.damages] == ["record_too_large"]
 
 
 def test_frames_are_measured_within_their_bounds() -> None:

@@ -56,7 +56,7 @@ class TestLaws(Laws):
 
 def _plain() -> Sample:
     rows = _rows(RECORDS)
-    headers = [Span(at, HEADER) for at in offsets(*RECORDS)]
+    headers = [Span(offset, HEADER) for offset in offsets(*RECORDS)]
     return Sample(
         "records",
         "leveldb_log",
@@ -102,7 +102,7 @@ def _recyclable() -> Sample:
 def _resync() -> Sample:
     """Rows after damage are marked, so they are not rows of the intact sample; see `test_forensics`."""
     data = write(*RECORDS)
-    headers = [Span(at, HEADER) for at in offsets(*RECORDS)]
+    headers = [Span(offset, HEADER) for offset in offsets(*RECORDS)]
     options = {"salvage": "damaged"}
     return Sample("resync", "leveldb_log", data, "000007.log", options=options, headers=headers, repaired="no")
 

@@ -32,33 +32,33 @@ def model(record: bytes) -> tuple[list[tuple], bool]:
     if len(record) < 12:
         return rows, False
     sequence, count = int.from_bytes(record[:8], "little"), int.from_bytes(record[8:12], "little")
-    known = {tag[0]: (tag, name) for tag, name, *_ in TAGS}
-    at, found = 12, 0
+    tags = {tag[0]: (tag, name) for tag, name, *_ in TAGS}
+    offset, row_count = 12, 0
 
     def varint() -> int:
-        nonlocal at
+        nonlocal offset
         value = 0
         for i in range(5):
-            byte = record[at]
-            at += 1
+            byte = record[offset]
+            offset += 1
             value |= (byte & 127) << 7 * i
             if byte < 128:
                 return value & 0xFFFFFFFF
         raise IndexError
 
     def string() -> bytes:
-        nonlocal at
+        nonlocal offset
         length = varint()
-        if length > len(record) - at:
+        if length > len(record) - offset:
             raise IndexError
-        at += length
-        return record[at - length : at]
+        offset += length
+        return record[offset - length : offset]
 
-    while at < len(record):
-        tag = record[at]
-        if tag not in known:
+    while offset < len(record):
+        tag = record[offset]
+        if tag not in tags:
             return rows, False
-        (_, name, _, key, value, counted), at = next(t for t in TAGS if t[0][0] == tag), at + 1
+        (_, name, _, key, value, counted), offset = next(t for t in TAGS if t[0][0] == tag), offset + 1
         try:
             family = varint() if tag in (4, 5, 6, 8, 0x0E, 0x10, 0x17, 0x19) else 0
             if tag == 0x15:
@@ -73,14 +73,14 @@ def model(record: bytes) -> tuple[list[tuple], bool]:
         signed = sequence - (1 << 64) if sequence >= 1 << 63 else sequence
         rows.append((signed, name, family, *parts))
         sequence = (sequence + counted) % (1 << 64)
-        found += counted
-    return rows, found == count
+        row_count += counted
+    return rows, row_count == count
 
 
 def scan(path: Path) -> tuple[list[tuple], int]:
     findings = Findings("skip")
-    (one,) = sawlog.open(path, format="leveldb_log", view="writes", on_damage="skip").fragments(None)
-    rows = [tuple(row.values()) for part in one.to_batches(findings) for row in part.to_pylist()]
+    (fragment,) = sawlog.open(path, format="leveldb_log", view="writes", on_damage="skip").fragments(None)
+    rows = [tuple(row.values()) for part in fragment.to_batches(findings) for row in part.to_pylist()]
     assert findings.rows == len(rows)
     assert findings.account.total == path.stat().st_size
     return rows, sum(findings.kinds.values())
@@ -94,13 +94,13 @@ def test_every_tag_and_every_damage(tmp_path: Path) -> None:
     records.append(batch(1, len(plain), *plain))
     rows, damages = scan(save(tmp_path, *records))
     expected = [model(record) for record in records]
-    assert rows == [row for found, _ in expected for row in found]
+    assert rows == [row for rows_of_batch, _ in expected for row in rows_of_batch]
     assert damages == sum(not intact for _, intact in expected)
 
 
 def test_kernel_and_decoder_agree_on_changed_batches(tmp_path: Path) -> None:
     chance = random.Random(5)
-    whole = batch(
+    whole_batch = batch(
         1,
         6,
         put(b"key", b"value" * 30),
@@ -110,13 +110,13 @@ def test_kernel_and_decoder_agree_on_changed_batches(tmp_path: Path) -> None:
     )
     records = []
     for _ in range(150):
-        record = bytearray(whole)
+        record = bytearray(whole_batch)
         for _ in range(chance.randrange(1, 4)):
             record[chance.randrange(len(record))] = chance.choice([0, 1, 127, 128, 255, chance.randrange(256)])
         records.append(bytes(record[: chance.choice([len(record), chance.randrange(len(record))])]))
     rows, damages = scan(save(tmp_path, *records))
     expected = [model(record) for record in records]
-    assert rows == [row for found, _ in expected for row in found]
+    assert rows == [row for rows_of_batch, _ in expected for row in rows_of_batch]
     assert damages == sum(not intact for _, intact in expected)
 
 
@@ -134,7 +134,7 @@ def test_batches_that_kernels_built_are_scanned_back(tmp_path: Path) -> None:
     assert damages == 0
 
 
-WHOLE = entity(
+FULL_ENTITY = entity(
     {
         "text": 'a"\\\n\x01é€😀',
         "blob": Blob(b"12345"),
@@ -147,11 +147,11 @@ WHOLE = entity(
     namespace="ns",
     database="db",
 )
-OTHERS = [entity({}), entity({"r": Reference("a", [("b", 1)])}), entity({"raw": Raw(b"\xff")}), b"", b"\xff"]
+OTHER_ENTITIES = [entity({}), entity({"r": Reference("a", [("b", 1)])}), entity({"raw": Raw(b"\xff")}), b"", b"\xff"]
 
 
 def test_kernel_and_decoder_agree_on_entities() -> None:
-    assert agrees(WHOLE, *OTHERS, WHOLE).plain.tolist() == [1, 1, 0, 0, 0, 0, 1]
+    assert agrees(FULL_ENTITY, *OTHER_ENTITIES, FULL_ENTITY).plain.tolist() == [1, 1, 0, 0, 0, 0, 1]
 
 
 def test_kernel_and_decoder_agree_on_changed_entities() -> None:
@@ -159,7 +159,7 @@ def test_kernel_and_decoder_agree_on_changed_entities() -> None:
     for _ in range(60):
         records = []
         for _ in range(3):
-            record = bytearray(WHOLE)
+            record = bytearray(FULL_ENTITY)
             for _ in range(chance.randrange(1, 3)):
                 record[chance.randrange(len(record))] = chance.choice([0, 1, 127, 128, 255, chance.randrange(256)])
             records.append(bytes(record[: chance.choice([len(record), chance.randrange(len(record))])]))

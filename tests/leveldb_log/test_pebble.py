@@ -85,17 +85,17 @@ def test_operations_of_pebble_are_not_written(tmp_path: Path) -> None:
 
 def test_keys_of_ranges_count_in_the_manifest(tmp_path: Path) -> None:
     edits = sawlog.read(GOLDEN / "new" / "MANIFEST-000001", view="edits").to_pylist()
-    added = {one["file"]: one for edit in edits for one in edit["new_files"]}
+    added = {file["file"]: file for edit in edits for file in edit["new_files"]}
     # Keys of ranges (a to y) lie around the point keys.
     assert (added[7]["smallest_key"], added[7]["largest_key"]) == (b"a", b"y")
     live = sawlog.read(GOLDEN / "new", view="files").to_pylist()
     # An ingested table took a stretch out of the first one, which now backs the two that are left of it.
     assert [
-        (one["level"], one["file"], one["smallest_key"], one["largest_key"], one["backing_file"]) for one in live
+        (row["level"], row["file"], row["smallest_key"], row["largest_key"], row["backing_file"]) for row in live
     ] == [
         (0, 9, b"a", b"c", 7),
         (0, 10, b"key003", b"y", 7),
         (6, 8, b"key001", b"key001", None),
     ]
-    backing = [one for edit in edits for one in edit["new_backing_files"]]
+    backing = [file for edit in edits for file in edit["new_backing_files"]]
     assert backing == [{"file": 7, "size": 3867}]

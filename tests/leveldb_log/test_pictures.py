@@ -26,7 +26,7 @@ def logs(tmp_path: Path) -> Path:
         if number == 2:
             sequences[1000:] += 500
             sequences[2000:] -= 100
-        values = [dice.bytes(30) if one == "put" else None for one in operations]
+        values = [dice.bytes(30) if operation == "put" else None for operation in operations]
         table = {"sequence": sequences, "operation": operations, "key": [b"k"] * 3000, "value": pa.array(values)}
         path = tmp_path / f"00000{number}.log"
         sawlog.write(pa.table(table), path, format="leveldb_log", view="writes")
@@ -43,7 +43,7 @@ def test_operations_along_logs(logs: Path, view: str) -> None:
         counts = [int(box.text.split(" ")[0].replace(",", "")) for box in picture.lanes[name]]
         assert sum(counts) == expected[name]
         assert {(box.path, box.offset) for box in picture.lanes[name]} <= places
-        assert max(box.end for box in picture.lanes[name]) <= sum(one.stat().st_size for one in logs.iterdir())
+        assert max(box.end for box in picture.lanes[name]) <= sum(path.stat().st_size for path in logs.iterdir())
     missing, back = picture.lanes["sequence"]
     second = rows.filter(pa.compute.ends_with(rows["_file"], "2.log"))["_offset"].to_pylist()
     assert missing.text == f"sequence numbers: 500 are missing before byte {second[1000]:,}"

@@ -48,16 +48,16 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_reads_what_leveldb_wrote(real: Path) -> None:
     (path,) = real.glob("*.log")
-    found = scan_file(path)
-    assert len(found.rows) == 10_003
-    assert found.damages == []
-    assert found.account.total == path.stat().st_size
-    assert found.records[0] == batch(1, (b"key000000", b""))
-    assert found.records[10_000] == batch(10_001, (b"large", bytes(range(256)) * 400))
-    assert found.records[10_001] == batch(10_002, (b"a", b"1"), (b"key000007", None))
-    assert found.records[10_002] == batch(10_004, (b"key000008", None))
+    reading = scan_file(path)
+    assert len(reading.rows) == 10_003
+    assert reading.damages == []
+    assert reading.account.total == path.stat().st_size
+    assert reading.records[0] == batch(1, (b"key000000", b""))
+    assert reading.records[10_000] == batch(10_001, (b"large", bytes(range(256)) * 400))
+    assert reading.records[10_001] == batch(10_002, (b"a", b"1"), (b"key000007", None))
+    assert reading.records[10_002] == batch(10_004, (b"key000008", None))
     for task_bytes in (BLOCK, 100_000):
-        assert scan_file(path, task_bytes).rows == found.rows
+        assert scan_file(path, task_bytes).rows == reading.rows
 
 
 def test_writes_the_same_bytes_as_leveldb(real: Path, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_leveldb_recovers_what_sawlog_wrote(tmp_path: Path) -> None:
     expected = {b"k%06d" % i: b"value %d" % i for i in range(10_000)} | {b"large": b"L" * 100_000}
     operations: list[tuple[bytes, bytes | None]] = [*expected.items(), (b"k000123", None)]
     del expected[b"k000123"]
-    write_records(home / "000003.log", [batch(1 + i, one) for i, one in enumerate(operations)])
+    write_records(home / "000003.log", [batch(1 + i, operation) for i, operation in enumerate(operations)])
     db = plyvel.DB(str(home), create_if_missing=False, paranoid_checks=True)
     assert dict(db.iterator()) == expected
     db.close()
@@ -95,11 +95,11 @@ def test_leveldb_recovers_a_log_that_was_appended_to_and_repaired(tmp_path: Path
     data[BLOCK + 5_000] ^= 1
     log.write_bytes(data)
     report = sawlog.repair(log, home / "000003.log")
-    kept = scan_file(home / "000003.log").records
+    repaired_records = scan_file(home / "000003.log").records
     assert report.damaged
-    assert 60 < len(kept) < 100
+    assert 60 < len(repaired_records) < 100
     db = plyvel.DB(str(home), create_if_missing=False, paranoid_checks=True)
-    assert dict(db.iterator()) == {record[14:18]: b"v" * 1000 for record in kept}
+    assert dict(db.iterator()) == {record[14:18]: b"v" * 1000 for record in repaired_records}
     db.close()
 
 
@@ -134,20 +134,20 @@ def test_leveldb_counts_the_same_drops_in_random_damage(seed: int, tmp_path: Pat
     records = [batch(1 + i, (b"%d" % i, rng.randbytes(rng.choice([1, 40, 3_000, 40_000])))) for i in range(30)]
     log = bytearray(write(*records))
     for _ in range(rng.randint(1, 5)):
-        at = rng.randrange(len(log))
+        offset = rng.randrange(len(log))
         match rng.randrange(4):
             case 0:
-                log[at] ^= 1 << rng.randrange(8)
+                log[offset] ^= 1 << rng.randrange(8)
             case 1:
-                log[at : at + 50] = bytes(50)
+                log[offset : offset + 50] = bytes(50)
             case 2:
-                del log[at : at + rng.randrange(5_000)]
+                del log[offset : offset + rng.randrange(5_000)]
             case 3:
-                log[at:at] = fragment(rng.choice([1, 2, 3, 4, 77]), batch(99, (b"x", b"y")))
+                log[offset:offset] = fragment(rng.choice([1, 2, 3, 4, 77]), batch(99, (b"x", b"y")))
     home = database(tmp_path / "db")
     theirs = drops_of_leveldb(home, bytes(log))
     path = tmp_path / "000003.log"
     path.write_bytes(log)
-    found = scan_file(path, dialect="leveldb")
-    assert [size for size, _ in theirs] == [size for size, _ in found.drops]
-    assert found.rows == reference(bytes(log)).rows
+    reading = scan_file(path, dialect="leveldb")
+    assert [size for size, _ in theirs] == [size for size, _ in reading.drops]
+    assert reading.rows == reference(bytes(log)).rows

@@ -38,19 +38,19 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "copy"
 
 
-def numbers(which: int) -> range:
-    return range(1 + which * BATCHES, 1 + (which + 1) * BATCHES)
+def numbers(log_index: int) -> range:
+    return range(1 + log_index * BATCHES, 1 + (log_index + 1) * BATCHES)
 
 
-def log(which: int, *, recyclable: bool) -> bytes:
-    batches = [batch(n, (b"k%d" % n, b"v" * (40_000 if n % 5 == 2 else 3000))) for n in numbers(which)]
-    return write(*batches, log=FIRST_LOG + which if recyclable else None)
+def log(log_index: int, *, recyclable: bool) -> bytes:
+    batches = [batch(n, (b"k%d" % n, b"v" * (40_000 if n % 5 == 2 else 3000))) for n in numbers(log_index)]
+    return write(*batches, log=FIRST_LOG + log_index if recyclable else None)
 
 
-def damaged(which: int, *, recyclable: bool) -> Iterator[bytes]:
-    data = log(which, recyclable=recyclable)
-    number = FIRST_LOG + which if recyclable else None
-    following = numbers(which).stop
+def damaged(log_index: int, *, recyclable: bool) -> Iterator[bytes]:
+    data = log(log_index, recyclable=recyclable)
+    number = FIRST_LOG + log_index if recyclable else None
+    following = numbers(log_index).stop
     yield data
     for place in (100, 70_001):
         yield data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :]
@@ -84,7 +84,7 @@ def kept_by_rocksdb(path: Path, mode: str) -> dict[bytes, bytes] | str:
         db.close()
 
 
-def kept(path: Path, mode: str, **arguments: object) -> dict[bytes, bytes] | str:
+def read_kept_state(path: Path, mode: str, **arguments: object) -> dict[bytes, bytes] | str:
     try:
         table = sawlog.read(path, recovery=mode, columns=["key", "value"], **arguments)
     except DamageError:
@@ -94,19 +94,19 @@ def kept(path: Path, mode: str, **arguments: object) -> dict[bytes, bytes] | str
 
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
 @pytest.mark.parametrize("recyclable", [False, True], ids=["plain", "recyclable"])
-@pytest.mark.parametrize("which", [0, 2], ids=["first", "last"])
+@pytest.mark.parametrize("log_index", [0, 2], ids=["first", "last"])
 @pytest.mark.nightly
-def test_what_rocksdb_keeps(empty: Path, which: int, recyclable: bool, tmp_path: Path) -> None:
+def test_what_rocksdb_keeps(empty: Path, log_index: int, recyclable: bool, tmp_path: Path) -> None:
     answers = set()
-    for number, data in enumerate(damaged(which, recyclable=recyclable)):
+    for number, data in enumerate(damaged(log_index, recyclable=recyclable)):
         for mode in MODES:
             home = tmp_path / f"{number}-{mode}"
             shutil.copytree(empty, home)
             for place in range(3):
-                whole = log(place, recyclable=recyclable)
-                (home / f"{FIRST_LOG + place:06d}.log").write_bytes(data if place == which else whole)
-            logs = kept(home, mode, format="leveldb_log", view="writes", latest=True)
-            live = kept(home, mode, format="leveldb_database", view="live")
+                whole_log = log(place, recyclable=recyclable)
+                (home / f"{FIRST_LOG + place:06d}.log").write_bytes(data if place == log_index else whole_log)
+            logs = read_kept_state(home, mode, format="leveldb_log", view="writes", latest=True)
+            live = read_kept_state(home, mode, format="leveldb_database", view="live")
             expected = kept_by_rocksdb(home, mode)
             assert logs == expected, (number, mode)
             assert live == expected, (number, mode)
@@ -139,12 +139,12 @@ def test_point_in_time_goes_on_where_nothing_is_missing(tmp_path: Path) -> None:
     assert table["key"].to_pylist() == [b"a1", b"a2", b"b3", b"b4"]
 
 
-@pytest.mark.parametrize("more", [{"view": "rows"}, {"salvage": "damaged"}, {"salvage": "stale"}], ids=str)
-def test_what_rocksdb_cannot_be_asked(more: dict[str, object], tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [{"view": "rows"}, {"salvage": "damaged"}, {"salvage": "stale"}], ids=str)
+def test_what_rocksdb_cannot_be_asked(options: dict[str, object], tmp_path: Path) -> None:
     path = tmp_path / "000020.log"
     path.write_bytes(log(0, recyclable=False))
     with pytest.raises(OptionError, match="recovery"):
-        sawlog.open(path, **{"view": "writes", "recovery": "absolute_consistency", **more})
+        sawlog.open(path, **{"view": "writes", "recovery": "absolute_consistency", **options})
 
 
 def test_what_rocksdb_refuses_is_not_skipped_and_not_said_to_be(tmp_path: Path) -> None:

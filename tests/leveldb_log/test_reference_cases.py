@@ -19,7 +19,7 @@ from .fragments import (
     FULL,
     LAST,
     MIDDLE,
-    Found,
+    LogReading,
     fragment,
     offsets,
     reference,
@@ -32,12 +32,12 @@ from .reference_cases import BAR, CASES, CLEAN, FIVE_LEFT, FOO, B, H, bar, big, 
 
 @pytest.mark.parametrize(("name", "records", "places"), CLEAN, ids=[case[0] for case in CLEAN])
 def test_what_leveldb_writes_is_read(name: str, records: list[bytes], places: list[int] | None) -> None:
-    found = scan(write(*records))
-    assert found.records == records
-    assert [offset for offset, _ in found.rows] == (offsets(*records) if places is None else places)
-    assert found.damages == []
-    assert found.tail is not None
-    assert found.tail.status is TailStatus.CLEAN
+    table = scan(write(*records))
+    assert table.records == records
+    assert [offset for offset, _ in table.rows] == (offsets(*records) if places is None else places)
+    assert table.damages == []
+    assert table.tail is not None
+    assert table.tail.status is TailStatus.CLEAN
 
 
 GOLDEN = [
@@ -67,9 +67,9 @@ def test_generator_of_skewed_records() -> None:
 
 
 def test_seed_example_fragments() -> None:
-    found = scan(write(*GOLDEN_RECORDS["SeedExample"]))
-    assert [offset for offset, _ in found.rows] == [0, 1007, 98304]
-    assert found.account.padding == 6
+    table = scan(write(*GOLDEN_RECORDS["SeedExample"]))
+    assert [offset for offset, _ in table.rows] == [0, 1007, 98304]
+    assert table.account.padding == 6
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_fragments_have_the_bytes_of_the_reference(kind: int, payload: bytes, ex
     if expected is None:
         expected = "f7 be e5 b8 17 00 01 01 00 00 00 00 00 00 00 02 00 00 00 01 01 6b 01 76 00 04 67 6f 6e 65"
     assert fragment(kind, payload) == bytes.fromhex(expected)
-    found = scan(bytes.fromhex(expected))
-    assert found.records == ([payload] if kind == FULL else [])
+    table = scan(bytes.fromhex(expected))
+    assert table.records == ([payload] if kind == FULL else [])
 
 
 def test_a_manifest_has_the_bytes_of_the_reference() -> None:
@@ -101,16 +101,16 @@ def test_a_manifest_has_the_bytes_of_the_reference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "second", "place", "size"),
+    ("room", "second", "place", "size"),
     [
-        *((left, FOO, 32768, 32778) for left in range(7)),
+        *((room, FOO, 32768, 32778) for room in range(7)),
         (7, FOO, 32761, 32778),
         (8, FOO, 32760, 32777),
         (7, b"", 32761, 32768),
     ],
 )
-def test_every_way_to_meet_a_block_end(left: int, second: bytes, place: int, size: int, tmp_path: Path) -> None:
-    records = [b"x" * (B - H - left), second]
+def test_every_way_to_meet_a_block_end(room: int, second: bytes, place: int, size: int, tmp_path: Path) -> None:
+    records = [b"x" * (B - H - room), second]
     path = tmp_path / "000001.log"
     write_records(path, records)
     data = path.read_bytes()
@@ -123,11 +123,11 @@ def test_every_way_to_meet_a_block_end(left: int, second: bytes, place: int, siz
 def test_damage_is_counted_as_leveldb_counts_it(
     name: str, log: bytes, records: list[bytes], drops: list[tuple[int, str]]
 ) -> None:
-    found = scan(log, dialect="leveldb")
-    assert found.records == records
-    assert found.drops == drops
+    table = scan(log, dialect="leveldb")
+    assert table.records == records
+    assert table.drops == drops
     model = reference(log)
-    assert (model.rows, model.drops) == (found.rows, drops)
+    assert (model.rows, model.drops) == (table.rows, drops)
 
 
 @pytest.mark.parametrize(("name", "log", "records", "drops"), CASES, ids=[case[0] for case in CASES])
@@ -165,10 +165,10 @@ def test_checksums_can_be_left_unverified() -> None:
     ],
 )
 def test_tails_are_classified_as_the_reference_does(log: bytes, status: TailStatus, offset: int) -> None:
-    found = scan(log)
-    assert found.tail is not None
-    assert (found.tail.status, found.tail.offset, found.tail.length) == (status, offset, len(log) - offset)
-    assert found.damages == []
+    table = scan(log)
+    assert table.tail is not None
+    assert (table.tail.status, table.tail.offset, table.tail.length) == (status, offset, len(log) - offset)
+    assert table.damages == []
 
 
 INITIAL = [bytes([ord("a") + i]) * size for i, size in enumerate([10000, 10000, 2 * B - 1000, 1, 13716, B - H])]
@@ -190,16 +190,16 @@ INITIAL_LOG = write(*INITIAL)
 def test_a_filter_of_offsets_reads_as_an_initial_offset(start: int, first: int) -> None:
     assert len(INITIAL_LOG) == 131_072
     places = [0, 10007, 20014, 84571, 84579, 98304]
-    found = scan(INITIAL_LOG, filters=[("_offset", ">=", start)])
-    assert found.rows == list(zip(places, INITIAL, strict=True))[first:]
-    assert found.damages == []
+    table = scan(INITIAL_LOG, filters=[("_offset", ">=", start)])
+    assert table.rows == list(zip(places, INITIAL, strict=True))[first:]
+    assert table.damages == []
 
 
 def test_skip_into_a_record_of_many_blocks(tmp_path: Path) -> None:
     log = write(big("foo", 3 * B), b"correct")
-    found = scan(log, filters=[("_offset", ">=", B)])
-    assert found.rows == [(98332, b"correct")]
-    assert found.damages == []
+    table = scan(log, filters=[("_offset", ">=", B)])
+    assert table.rows == [(98332, b"correct")]
+    assert table.damages == []
     path = tmp_path / "000007.log"
     path.write_bytes(log)
     (fragment,) = sawlog.open(path, filters=[("_offset", ">=", B + 5)]).fragments()
@@ -207,14 +207,14 @@ def test_skip_into_a_record_of_many_blocks(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Found]:
+def broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., LogReading]:
     """Reads a log in small windows from a disk that fails from some byte on."""
     monkeypatch.setattr("sawlog.chain.walk.WINDOW_BYTES", 4 * B)
     monkeypatch.setattr("sawlog.chain.walk.REST_BYTES", 4 * B)
     monkeypatch.setattr("sawlog.storage.sources.LEAST_BYTES", 0)
     preadv = os.preadv
 
-    def read(log: bytes, broken_from: int, task_bytes: int | None = None) -> Found:
+    def read(log: bytes, broken_from: int, task_bytes: int | None = None) -> LogReading:
         def failing(descriptor: int, buffers: list[memoryview], offset: int) -> int:
             if offset >= broken_from:
                 raise OSError(errno.EIO, "Input/output error")
@@ -228,23 +228,23 @@ def broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Fou
 
 
 def test_a_read_error_is_reported_as_by_the_reference(broken) -> None:
-    found = broken(write(FOO), 0)
-    assert [(damage.kind, damage.offset, damage.length, damage.dropped) for damage in found.damages] == [
+    reading = broken(write(FOO), 0)
+    assert [(damage.kind, damage.offset, damage.length, damage.dropped) for damage in reading.damages] == [
         ("read_error", 0, 10, 32768)
     ]
-    assert "Input/output error" in found.damages[0].detail
-    assert found.account.total == 10
+    assert "Input/output error" in reading.damages[0].detail
+    assert reading.account.total == 10
 
 
 @pytest.mark.parametrize("task_bytes", [None, 6 * B])
 def test_read_error_far_inside(broken, tmp_path: Path, task_bytes: int | None) -> None:
     records = [bytes([i]) * 20_000 for i in range(30)]
     log = write(*records)
-    found = broken(log, 10 * B, task_bytes)
-    least, most = (sum(1 for at in offsets(*records) if at + 20_014 < end) for end in (6 * B, 10 * B))
-    assert least <= len(found.records) <= most
-    assert found.records == records[: len(found.records)]
-    assert found.account.total == len(log)
-    assert {damage.kind for damage in found.damages} == {"read_error"}
+    reading = broken(log, 10 * B, task_bytes)
+    lowest, highest = (sum(1 for offset in offsets(*records) if offset + 20_014 < end) for end in (6 * B, 10 * B))
+    assert lowest <= len(reading.records) <= highest
+    assert reading.records == records[: len(reading.records)]
+    assert reading.account.total == len(log)
+    assert {damage.kind for damage in reading.damages} == {"read_error"}
     with pytest.raises(sawlog.DamageError, match="read_error"):
         sawlog.read(tmp_path / "000007.log", format="leveldb_log", dialect="leveldb")

@@ -43,11 +43,11 @@ def recycled(fresh: bytes, stale: bytes) -> bytes:
 @pytest.mark.parametrize("name", ["000007.log", "copy.log"])
 def test_a_recycled_log_ends_where_the_old_one_begins(name: str) -> None:
     fresh = write(*FRESH, log=7)
-    found = scan(recycled(fresh, write(*STALE, log=3)), name=name)
-    assert found.records == FRESH
-    assert found.damages == []
-    assert found.tail is not None
-    assert (found.tail.status, found.tail.offset) == (TailStatus.STALE, len(fresh))
+    table = scan(recycled(fresh, write(*STALE, log=3)), name=name)
+    assert table.records == FRESH
+    assert table.damages == []
+    assert table.tail is not None
+    assert (table.tail.status, table.tail.offset) == (TailStatus.STALE, len(fresh))
 
 
 def test_a_recycled_log_may_be_cut_off_anywhere() -> None:
@@ -55,27 +55,27 @@ def test_a_recycled_log_may_be_cut_off_anywhere() -> None:
     ends = [len(write(*FRESH[: i + 1], log=7)) for i in range(4)]
     for place in [*range(60), *range(BLOCK - 15, BLOCK + 15), *range(len(fresh) - 30, len(fresh))]:
         for data in (fresh[:place] + stale[place:], fresh[:place]):
-            found = scan(data, dialect="rocksdb")
+            table = scan(data, dialect="rocksdb")
             complete = [record for record, end in zip(FRESH, ends, strict=True) if end <= place]
             if place >= 11 + 3:
-                assert found.records == complete
-                assert found.damages == []
+                assert table.records == complete
+                assert table.damages == []
 
 
 def test_a_file_that_was_taken_over_and_not_written_yet_is_empty() -> None:
-    found = scan(write(*STALE, log=3), name="000007.log")
-    assert found.records == []
-    assert found.damages == []
-    assert found.tail is not None
-    assert (found.tail.status, found.tail.offset) == (TailStatus.STALE, 0)
+    table = scan(write(*STALE, log=3), name="000007.log")
+    assert table.records == []
+    assert table.damages == []
+    assert table.tail is not None
+    assert (table.tail.status, table.tail.offset) == (TailStatus.STALE, 0)
 
 
 def test_a_log_that_was_given_another_name_is_read_by_its_own_number(tmp_path: Path) -> None:
     path = tmp_path / "000009.log"
     path.write_bytes(recycled(write(*FRESH, log=7), write(*STALE, log=3)))
     with pytest.warns(DamageWarning, match="it is read as log 7"):
-        found = scan_file(path)
-    assert found.records == FRESH
+        reading = scan_file(path)
+    assert reading.records == FRESH
     assert sawlog.open(path).info()["recycled, log number"] == 7
     with pytest.warns(DamageWarning, match="it is read as log 7"):
         (report,) = sawlog.verify(path).files
@@ -92,8 +92,8 @@ def test_a_log_of_another_name_whose_first_fragment_is_broken_has_the_others(dia
     data = bytearray(write(*FRESH, log=7))
     for place in (0, 6, 11):
         path.write_bytes(data[:place] + bytes([data[place] ^ 0x82]) + data[place + 1 :])
-        found = scan_file(path, dialect=dialect)
-        assert found.records == FRESH[3:], "the others begin in the block that is lost"
+        reading = scan_file(path, dialect=dialect)
+        assert reading.records == FRESH[3:], "the others begin in the block that is lost"
 
 
 def test_a_log_that_was_taken_over_is_not_taken_for_the_earlier_one(tmp_path: Path) -> None:
@@ -102,21 +102,22 @@ def test_a_log_that_was_taken_over_is_not_taken_for_the_earlier_one(tmp_path: Pa
     data = bytearray(recycled(write(*FRESH, log=7), write(*STALE, log=3)))
     data[12] ^= 1
     path.write_bytes(data)
-    found = scan_file(path)
-    assert found.records == FRESH[3:], "the others begin in the block that is lost"
+    reading = scan_file(path)
+    assert reading.records == FRESH[3:], "the others begin in the block that is lost"
 
 
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_record_that_does_not_expand_costs_itself_only(declared: bool, tmp_path: Path) -> None:
     records = [b"record %d " % number * 40 for number in range(60)]
     frames = [
-        zstd(one) if declared else zstandard.ZstdCompressor(write_content_size=False).compress(one) for one in records
+        zstd(record) if declared else zstandard.ZstdCompressor(write_content_size=False).compress(record)
+        for record in records
     ]
     broken = {
         number: COMPRESSED + write(*frames[:number], frames[number][:9] + b"\xff" * 20, *frames[number + 1 :], start=11)
         for number in (0, 30, 59)
     }
-    units: dict[int, Rows] = {number: [{"record": one}] for number, one in enumerate(records)}
+    units: dict[int, Rows] = {number: [{"record": record}] for number, record in enumerate(records)}
     path = tmp_path / "000007.log"
     path.write_bytes(COMPRESSED + write(*frames, start=11))
     assert sawlog.read(path)["record"].to_pylist() == records
@@ -133,37 +134,37 @@ def test_damage_inside_a_recycled_log_is_not_its_end() -> None:
     records = [bytes([i]) * 20_000 for i in range(20)]
     data = bytearray(recycled(write(*records, log=7), write(*STALE * 8, log=3)))
     data[100_000] ^= 1
-    found = scan(bytes(data))
-    assert [record[0] for record in found.records] == [0, 1, 2, 3, *range(7, 20)]
-    assert [damage.kind for damage in found.damages] == ["checksum_mismatch", "broken_record", "missing_start"]
-    assert found.tail is not None
-    assert found.tail.status is TailStatus.STALE
+    table = scan(bytes(data))
+    assert [record[0] for record in table.records] == [0, 1, 2, 3, *range(7, 20)]
+    assert [damage.kind for damage in table.damages] == ["checksum_mismatch", "broken_record", "missing_start"]
+    assert table.tail is not None
+    assert table.tail.status is TailStatus.STALE
     for cut in range(BLOCK, 10 * BLOCK, BLOCK):
-        assert scan(bytes(data), cut).ranges == found.ranges
+        assert scan(bytes(data), cut).ranges == table.ranges
 
 
 def test_a_torn_end_of_a_recycled_log_that_outgrew_the_old_one() -> None:
     data = write(b"one", b"two", log=7)
     for size in range(len(data) - 13, len(data)):
-        found = scan(data[:size])
-        assert found.records == [b"one"]
-        assert found.tail is not None
-        assert (found.tail.status, found.tail.offset) == (TailStatus.TORN, 14)
+        table = scan(data[:size])
+        assert table.records == [b"one"]
+        assert table.tail is not None
+        assert (table.tail.status, table.tail.offset) == (TailStatus.TORN, 14)
 
 
 @pytest.mark.parametrize("kind", [1, 4, 77])
 def test_fragments_of_no_log_number_end_a_recycled_log(kind: int) -> None:
-    found = scan(write(b"one", log=7) + fragment(kind, b"old"))
-    assert found.records == [b"one"]
+    table = scan(write(b"one", log=7) + fragment(kind, b"old"))
+    assert table.records == [b"one"]
 
 
 def test_a_recyclable_fragment_after_a_legacy_one() -> None:
     data = write(b"legacy") + write(b"recyclable", log=7) + write(b"legacy again")
-    found = scan(data, dialect="rocksdb")
-    assert found.records == [b"legacy", b"recyclable", b"legacy again"]
-    other = scan(write(b"legacy") + write(b"recyclable", log=8) + write(b"lost"), dialect="rocksdb")
-    assert other.records == [b"legacy"]
-    assert [damage.kind for damage in other.damages] == ["foreign_fragment"]
+    table = scan(data, dialect="rocksdb")
+    assert table.records == [b"legacy", b"recyclable", b"legacy again"]
+    result_table = scan(write(b"legacy") + write(b"recyclable", log=8) + write(b"lost"), dialect="rocksdb")
+    assert result_table.records == [b"legacy"]
+    assert [damage.kind for damage in result_table.damages] == ["foreign_fragment"]
 
 
 @pytest.mark.parametrize(
@@ -178,13 +179,13 @@ def test_a_recyclable_fragment_after_a_legacy_one() -> None:
     ],
 )
 def test_metadata_is_no_record_and_no_damage(metadata: bytes) -> None:
-    found = scan(metadata + write(b"one") + metadata + write(b"two"), dialect="rocksdb")
+    table = scan(metadata + write(b"one") + metadata + write(b"two"), dialect="rocksdb")
     log = 7 if metadata[6] in (11, 131) else None
     if log is not None:
-        found = scan(metadata + write(b"one", log=7) + metadata + write(b"two", log=7))
-    assert found.records == [b"one", b"two"]
-    assert found.damages == []
-    assert found.account.header == 2 * len(metadata)
+        table = scan(metadata + write(b"one", log=7) + metadata + write(b"two", log=7))
+    assert table.records == [b"one", b"two"]
+    assert table.damages == []
+    assert table.account.header == 2 * len(metadata)
 
 
 def test_a_log_that_begins_with_metadata_is_recognised_as_rocksdbs() -> None:
@@ -192,8 +193,8 @@ def test_a_log_that_begins_with_metadata_is_recognised_as_rocksdbs() -> None:
     stale = write(*STALE, log=3)
     for head in (fragment(131, PREDECESSOR, 7), COMPRESSED + fragment(11, SIZES, 7)):
         fresh = head + write(b"", log=7)
-        found = scan(recycled(fresh, stale))
-        assert (found.records, found.damages) == ([b""], [])
+        table = scan(recycled(fresh, stale))
+        assert (table.records, table.damages) == ([b""], [])
 
 
 def test_an_identity_file_beside_the_log_tells_of_rocksdb(tmp_path: Path) -> None:
@@ -209,25 +210,25 @@ def test_an_identity_file_beside_the_log_tells_of_rocksdb(tmp_path: Path) -> Non
 
 
 def test_unknown_types_below_the_mask_are_unsupported() -> None:
-    found = scan(write(b"one") + fragment(77, b"???") + write(b"two"), dialect="rocksdb")
-    assert found.records == [b"one", b"two"]
-    assert found.drops == [(3, "unknown record type")]
+    table = scan(write(b"one") + fragment(77, b"???") + write(b"two"), dialect="rocksdb")
+    assert table.records == [b"one", b"two"]
+    assert table.drops == [(3, "unknown record type")]
 
 
 def test_metadata_inside_a_record_forgets_it() -> None:
     data = fragment(FIRST, b"ab") + fragment(130, PREDECESSOR) + fragment(LAST, b"cd") + write(b"next")
-    found = scan(data, dialect="rocksdb")
-    assert found.records == [b"next"]
-    assert [damage.kind for damage in found.damages] == ["partial_record", "missing_start"]
+    table = scan(data, dialect="rocksdb")
+    assert table.records == [b"next"]
+    assert [damage.kind for damage in table.damages] == ["partial_record", "missing_start"]
 
 
 def test_zeros_before_metadata_that_did_not_fit() -> None:
     head = write(b"x" * (BLOCK - 7 - 20))
     data = head + bytes(20) + fragment(130, PREDECESSOR) + write(b"two")
-    found = scan(data, dialect="rocksdb")
-    assert found.records == [b"x" * (BLOCK - 27), b"two"]
-    assert found.damages == []
-    assert found.account.padding == 20
+    table = scan(data, dialect="rocksdb")
+    assert table.records == [b"x" * (BLOCK - 27), b"two"]
+    assert table.damages == []
+    assert table.account.padding == 20
 
 
 RECORDS = [b"a" * 1000, b"", random.Random(1).randbytes(100_000), b"b" * 300_000, b"c"]
@@ -237,38 +238,38 @@ RECORDS = [b"a" * 1000, b"", random.Random(1).randbytes(100_000), b"b" * 300_000
 @pytest.mark.parametrize("frame", [zstd, unsized])
 def test_compressed_records_are_expanded(frame, log: int | None) -> None:
     data = compressed_log(*(frame(record) if record else b"" for record in RECORDS), log=log)
-    found = scan(data)
-    assert found.records == RECORDS
-    assert found.damages == []
-    assert found.account.header == len(COMPRESSED)
+    table = scan(data)
+    assert table.records == RECORDS
+    assert table.damages == []
+    assert table.account.header == len(COMPRESSED)
     for task_bytes in (1, 3 * BLOCK):
-        assert scan(data, task_bytes).rows == found.rows
+        assert scan(data, task_bytes).rows == table.rows
 
 
 def test_compressed_records_in_small_chunks() -> None:
     frame = zstd(RECORDS[2])
     log = COMPRESSED + fragment(FIRST + 4, frame[:6_000], 7)
     for start in range(6_000, len(frame), 6_000):
-        rest = frame[start : start + 6_000]
-        left = BLOCK - len(log) % BLOCK
-        if left < 11:
-            log += bytes(left)
-        elif left < 11 + len(rest):
-            log += fragment(MIDDLE + 4, rest[: left - 11], 7)
-            rest = rest[left - 11 :]
-        log += fragment(MIDDLE + 4, rest, 7)
+        chunk = frame[start : start + 6_000]
+        room = BLOCK - len(log) % BLOCK
+        if room < 11:
+            log += bytes(room)
+        elif room < 11 + len(chunk):
+            log += fragment(MIDDLE + 4, chunk[: room - 11], 7)
+            chunk = chunk[room - 11 :]
+        log += fragment(MIDDLE + 4, chunk, 7)
     log += fragment(LAST + 4, b"", 7)
     assert scan(log).records == [RECORDS[2]]
 
 
 def test_a_long_trailer_inside_a_compressed_record() -> None:
     frame = zstd(random.Random(3).randbytes(50_000))
-    for left in (7, 10):
-        first = BLOCK - len(COMPRESSED) - 11 - left
-        log = COMPRESSED + fragment(FIRST + 4, frame[:first], 7) + bytes(left)
+    for room in (7, 10):
+        first = BLOCK - len(COMPRESSED) - 11 - room
+        log = COMPRESSED + fragment(FIRST + 4, frame[:first], 7) + bytes(room)
         log += fragment(LAST + 4, frame[first : first + 30_000], 7)
-        found = scan(log)
-        assert found.account.record == len(log) - len(COMPRESSED)
+        table = scan(log)
+        assert table.account.record == len(log) - len(COMPRESSED)
 
 
 def broken_frames() -> list[tuple[str, bytes]]:
@@ -295,22 +296,22 @@ def broken_frames() -> list[tuple[str, bytes]]:
 def test_broken_streams_are_damage_of_exactly_their_record(name: str, frame: bytes) -> None:
     frames = [zstd(b"before"), frame, zstd(b"behind"), b""]
     data = compressed_log(*frames)
-    found = scan(data)
-    assert found.records == [b"before", b"behind", b""]
+    table = scan(data)
+    assert table.records == [b"before", b"behind", b""]
     start = len(COMPRESSED) + 7 + len(frames[0])
-    assert found.ranges == [(start, 7 + len(frame), "bad_compression")]
-    assert found.account.damage == 7 + len(frame)
-    assert found.account.record == len(data) - len(COMPRESSED) - 7 - len(frame)
+    assert table.ranges == [(start, 7 + len(frame), "bad_compression")]
+    assert table.account.damage == 7 + len(frame)
+    assert table.account.record == len(data) - len(COMPRESSED) - 7 - len(frame)
 
 
 def test_fail_stops_at_a_broken_stream(tmp_path: Path) -> None:
     path = tmp_path / "000007.log"
     path.write_bytes(compressed_log(zstd(b"before"), b"broken", zstd(b"behind")))
     delivered: list = []
-    (whole,) = sawlog.open(path).fragments()
+    (whole_fragment,) = sawlog.open(path).fragments()
 
     def read() -> None:
-        for batch in whole.to_batches(Findings("fail")):
+        for batch in whole_fragment.to_batches(Findings("fail")):
             delivered.extend(batch.column("record").to_pylist())
 
     with pytest.raises(sawlog.DamageError, match="bad_compression"):
@@ -330,24 +331,24 @@ def test_damaged_compressed_logs(seed: int, limit: int) -> None:
     frames = [b"\0" + frame if i in broken else frame for i, frame in enumerate(frames)]
     data = bytearray(compressed_log(*frames))
     intact = [c for i, c in enumerate(contents) if i not in broken and len(c) <= limit]
-    found = scan(bytes(data), max_item_bytes=limit)
-    assert found.records == intact
-    assert len(found.damages) == len(contents) - len(intact)
+    table = scan(bytes(data), max_item_bytes=limit)
+    assert table.records == intact
+    assert len(table.damages) == len(contents) - len(intact)
     for _ in range(rng.randrange(1, 4)):
         data[rng.randrange(len(COMPRESSED), len(data))] ^= 1 << rng.randrange(8)
-    found = scan(bytes(data), max_item_bytes=limit)
+    table = scan(bytes(data), max_item_bytes=limit)
     pieces = scan(bytes(data), BLOCK, max_item_bytes=limit)
-    assert (pieces.rows, pieces.ranges, pieces.account) == (found.rows, found.ranges, found.account)
-    rest = iter(intact)
-    assert all(record in rest for record in found.records)
+    assert (pieces.rows, pieces.ranges, pieces.account) == (table.rows, table.ranges, table.account)
+    iterator = iter(intact)
+    assert all(record in iterator for record in table.records)
 
 
 def test_expansion_is_limited() -> None:
     data = compressed_log(zstd(bytes(10_000_000)), unsized(bytes(10_000_000)), zstd(b"small"))
     assert len(data) < 5_000
-    found = scan(data, max_item_bytes=1_000_000)
-    assert found.records == [b"small"]
-    assert {damage.kind for damage in found.damages} == {"record_too_large"}
+    table = scan(data, max_item_bytes=1_000_000)
+    assert table.records == [b"small"]
+    assert {damage.kind for damage in table.damages} == {"record_too_large"}
     assert [len(record) for record in scan(data).records] == [10_000_000, 10_000_000, 5]
 
 
@@ -369,9 +370,9 @@ def test_other_compressions_are_an_error(tmp_path: Path) -> None:
 
 
 def test_a_compression_type_elsewhere_changes_nothing() -> None:
-    found = scan(write(b"plain") + COMPRESSED + write(b"plain too"), dialect="rocksdb")
-    assert found.records == [b"plain", b"plain too"]
-    assert found.drops == [(4, "unknown record type")]
+    table = scan(write(b"plain") + COMPRESSED + write(b"plain too"), dialect="rocksdb")
+    assert table.records == [b"plain", b"plain too"]
+    assert table.drops == [(4, "unknown record type")]
 
 
 def repaired(data: bytes, tmp_path: Path, name: str = "000007.log") -> tuple[bytes, sawlog.FileReport]:
@@ -411,8 +412,8 @@ def test_what_repair_writes_is_known_for_rocksdbs_like_the_log_itself(
     source, target, again = (tmp_path / name for name in ("source", "target", "again"))
     source.write_bytes(before + metadata + metadata)
     sawlog.repair(source, target, format="leveldb_log")
-    found = scan_file(target)
-    assert (found.records, found.damages) == ([b"one"], [])
+    reading = scan_file(target)
+    assert (reading.records, reading.damages) == ([b"one"], [])
     plain = metadata if metadata[6] != 11 else fragment(10, SIZES)
     assert target.read_bytes() == plain + write(b"one") + plain
     sawlog.repair(target, again, format="leveldb_log")
@@ -420,16 +421,16 @@ def test_what_repair_writes_is_known_for_rocksdbs_like_the_log_itself(
 
 
 def test_repair_of_metadata_at_a_block_end(tmp_path: Path) -> None:
-    for left in range(40):
-        first = b"x" * (BLOCK - 11 - left)
-        data = write(first, log=7) + (bytes(left) if left < 35 else b"") + fragment(131, PREDECESSOR, 7)
+    for room in range(40):
+        first = b"x" * (BLOCK - 11 - room)
+        data = write(first, log=7) + (bytes(room) if room < 35 else b"") + fragment(131, PREDECESSOR, 7)
         data += write(b"two", log=7, start=len(data))
         plain, report = repaired(data, tmp_path)
         assert (report.rows, report.damages) == (2, [])
-        found = scan(plain, dialect="rocksdb")
-        assert found.records == [first, b"two"]
-        assert found.account.header == 7 + len(PREDECESSOR)
-        assert found.damages == []
+        table = scan(plain, dialect="rocksdb")
+        assert table.records == [first, b"two"]
+        assert table.account.header == 7 + len(PREDECESSOR)
+        assert table.damages == []
 
 
 def test_repair_makes_a_plain_log_of_a_compressed_one(tmp_path: Path) -> None:
@@ -458,16 +459,16 @@ def test_logs_of_pebble_end_at_older_fragments() -> None:
     log += sync_fragment(12, b"o", 7) + write(b"three", log=7)
     stale = sync_fragment(9, b"old", 4) * 20
     for data in (log, log + bytes(BLOCK - len(log)), log + stale, log + fragment(5, b"", 8)):
-        found = scan(data, dialect="pebble")
-        assert found.records == [b"one", b"two", b"three"]
-        assert found.damages == []
+        table = scan(data, dialect="pebble")
+        assert table.records == [b"one", b"two", b"three"]
+        assert table.damages == []
     assert scan(log, dialect="pebble", name="other").records == [b"one", b"two", b"three"]
 
 
 def test_pebbles_long_trailers() -> None:
-    for left in range(19):
-        first = b"x" * (BLOCK - 19 - left)
-        log = sync_fragment(9, first, 7) + bytes(left) + sync_fragment(9, b"two", 7)
+    for room in range(19):
+        first = b"x" * (BLOCK - 19 - room)
+        log = sync_fragment(9, first, 7) + bytes(room) + sync_fragment(9, b"two", 7)
         assert scan(log, dialect="pebble").records == [first, b"two"]
 
 

@@ -36,21 +36,21 @@ def snapshot(db: Rdict, home: Path, to: Path) -> Path:
 
 def puts(path: Path) -> dict[bytes, bytes]:
     """Keys and values of a log of single puts, of column family 0."""
-    found = {}
+    values_by_key = {}
     for record in scan_file(path).records:
         assert int.from_bytes(record[8:12], "little") == 1
         key_size = record[13]
-        key, rest = record[14 : 14 + key_size], record[14 + key_size :]
-        size = shift = at = 0
+        key, tail = record[14 : 14 + key_size], record[14 + key_size :]
+        size = shift = offset = 0
         while True:
-            size |= (rest[at] & 127) << shift
+            size |= (tail[offset] & 127) << shift
             shift += 7
-            at += 1
-            if rest[at - 1] < 128:
+            offset += 1
+            if tail[offset - 1] < 128:
                 break
-        assert len(rest) == at + size
-        found[key] = rest[at:]
-    return found
+        assert len(tail) == offset + size
+        values_by_key[key] = tail[offset:]
+    return values_by_key
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +104,9 @@ def reopen(tmp_path: Path) -> Iterator:
 def test_reads_a_plain_log(plain: Path) -> None:
     path = newest_log(plain)
     assert puts(path) == ENTRIES
-    found = scan_file(path)
-    assert found.damages == []
-    assert scan_file(path, BLOCK).rows == found.rows
+    reading = scan_file(path)
+    assert reading.damages == []
+    assert scan_file(path, BLOCK).rows == reading.rows
 
 
 def test_reads_a_compressed_log(compressed: Path) -> None:
@@ -114,10 +114,10 @@ def test_reads_a_compressed_log(compressed: Path) -> None:
     assert path.stat().st_size < sum(map(len, ENTRIES.values()))
     assert puts(path) == ENTRIES
     assert sawlog.open(path).info()["compression"] == "zstd"
-    found = scan_file(path)
-    assert found.account.header == 11
-    assert found.damages == []
-    assert scan_file(path, BLOCK).rows == found.rows
+    reading = scan_file(path)
+    assert reading.account.header == 11
+    assert reading.damages == []
+    assert scan_file(path, BLOCK).rows == reading.rows
 
 
 def test_reads_recycled_logs(tmp_path: Path) -> None:
@@ -134,22 +134,22 @@ def test_reads_recycled_logs(tmp_path: Path) -> None:
     copy = snapshot(db, tmp_path / "db", tmp_path / "copy")
     db.close()
     path = newest_log(copy)
-    found = scan_file(path)
+    reading = scan_file(path)
     assert puts(path) == {b"last%02d" % i: bytes([i]) * 1_000 for i in range(40)}
-    assert found.damages == []
-    assert found.tail is not None
-    assert found.tail.status is TailStatus.STALE
-    assert found.tail.length > 2 * BLOCK
+    assert reading.damages == []
+    assert reading.tail is not None
+    assert reading.tail.status is TailStatus.STALE
+    assert reading.tail.length > 2 * BLOCK
     assert "recycled, log number" in sawlog.open(path).info()
     for task_bytes in (BLOCK, 3 * BLOCK):
         pieces = scan_file(path, task_bytes)
-        assert (pieces.rows, pieces.account, pieces.tail) == (found.rows, found.account, found.tail)
+        assert (pieces.rows, pieces.account, pieces.tail) == (reading.rows, reading.account, reading.tail)
 
 
 @pytest.mark.parametrize("recyclable", [False, True])
 def test_rocksdb_recovers_what_sawlog_wrote(recyclable: bool, plain: Path, tmp_path: Path, reopen) -> None:
     expected = {b"k%06d" % i: b"value %d" % i for i in range(10_000)} | {b"large": b"L" * 100_000}
-    records = [batch(1 + i, one) for i, one in enumerate(expected.items())]
+    records = [batch(1 + i, item) for i, item in enumerate(expected.items())]
     options = {"dialect": "rocksdb", "log_number": int(newest_log(plain).stem)} if recyclable else {}
     log = tmp_path / "new.log"
     write_records(log, records, **options)

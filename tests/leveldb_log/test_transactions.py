@@ -41,13 +41,13 @@ def mark(name: str, key: bytes | None = None, value: bytes | None = None) -> Row
 def resolved(*logs: pa.RecordBatch) -> tuple[list[tuple[int, bytes]], Transactions]:
     """Sequence numbers and keys of all that takes effect, as of a database whose transactions are known."""
     numbering = Numbering()
-    for one in logs:
-        numbering.add(one)
+    for log in logs:
+        numbering.add(log)
     first = Transactions(numbering.shared)
-    for number, one in enumerate(logs):
-        first.resolve_rows(one, str(number))
+    for number, log in enumerate(logs):
+        first.resolve_rows(log, str(number))
     transactions = Transactions(numbering.shared, first.list_undecided())
-    rows = [row for number, one in enumerate(logs) for row in transactions.resolve_rows(one, str(number)).to_pylist()]
+    rows = [row for number, log in enumerate(logs) for row in transactions.resolve_rows(log, str(number)).to_pylist()]
     return [(row["sequence"], row["key"]) for row in rows], transactions
 
 
@@ -209,14 +209,14 @@ def test_a_log_goes_on_where_a_torn_one_ended(policy: str, tmp_path: Path) -> No
         section = [mark("begin_prepare"), put(b"a"), put(b"b"), END]
         first, after = [(1, [put(b"q")]), (2, section), (2, [mark("commit", b"x")])], 4
     written(tmp_path / "000007.log", *first)
-    whole = tmp_path.joinpath("000007.log").read_bytes()
-    for number, kept in ((after, True), (after + 1, False)):
-        tmp_path.joinpath("000007.log").write_bytes(whole + b"\x07" * 20)
+    data = tmp_path.joinpath("000007.log").read_bytes()
+    for number, is_kept in ((after, True), (after + 1, False)):
+        tmp_path.joinpath("000007.log").write_bytes(data + b"\x07" * 20)
         written(tmp_path / "000008.log", (number, [put(b"later")]))
         table = sawlog.read(
             tmp_path, format="leveldb_log", view="writes", recovery="point_in_time_recovery", dialect="rocksdb"
         )
-        assert (b"later" in table["key"].to_pylist()) == kept
+        assert (b"later" in table["key"].to_pylist()) == is_kept
 
 
 def test_marks_without_their_counterparts() -> None:

@@ -55,11 +55,15 @@ def test_every_type_that_holds_bytes(kind: pa.DataType, tmp_path: Path) -> None:
     if not any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)):
         values = [value.encode() for value in values]
     expected = [value if isinstance(value, bytes) else value.encode() for value in values]
-    whole = table(values, kind)
+    whole_table = table(values, kind)
     path = tmp_path / "1.log"
-    for part, wanted in [(whole, expected), (whole.slice(1, 3), expected[1:4]), (whole.slice(2, 0), [])]:
+    for part, expected_values in [
+        (whole_table, expected),
+        (whole_table.slice(1, 3), expected[1:4]),
+        (whole_table.slice(2, 0), []),
+    ]:
         sawlog.write(part, path, format="leveldb_log")
-        assert path.read_bytes() == write(*wanted)
+        assert path.read_bytes() == write(*expected_values)
 
 
 def test_fixed_size_binary(tmp_path: Path) -> None:
@@ -150,16 +154,16 @@ def test_append_after_every_truncation(log: int | None, tmp_path: Path) -> None:
     path = tmp_path / "000007.log"
     options = {} if log is None else {"dialect": "rocksdb", "log_number": log}
     old = [b"first", b"", b"second" * 5]
-    whole = write(*old, log=log)
+    whole_log = write(*old, log=log)
     ends = [len(write(*old[: i + 1], log=log)) for i in range(3)]
-    for size in range(len(whole) + 1):
-        path.write_bytes(whole[:size])
+    for size in range(len(whole_log) + 1):
+        path.write_bytes(whole_log[:size])
         write_and_read(path, [b"new", b"newer"], append=True, **options)
-        found = scan_file(path)
-        kept = old[: sum(1 for end in ends if end <= size)]
-        assert found.records == [*kept, b"new", b"newer"]
-        assert found.damages == []
-        assert path.read_bytes() == write(*kept, b"new", b"newer", log=log)
+        reading = scan_file(path)
+        old_records = old[: sum(1 for end in ends if end <= size)]
+        assert reading.records == [*old_records, b"new", b"newer"]
+        assert reading.damages == []
+        assert path.read_bytes() == write(*old_records, b"new", b"newer", log=log)
 
 
 @pytest.mark.parametrize(
@@ -237,4 +241,4 @@ def test_append_needs_a_local_file() -> None:
 def test_published_files_are_durable_and_alone(tmp_path: Path) -> None:
     staged = sawlog.write(table(RECORDS), tmp_path / "deep" / "1.log", format="leveldb_log")
     assert os.listdir(tmp_path / "deep") == ["1.log"]
-    assert [one.size for one in staged] == [len(write(*RECORDS))]
+    assert [file.size for file in staged] == [len(write(*RECORDS))]

@@ -71,16 +71,16 @@ def test_overlong_varints_are_read_as_leveldb_reads_them(tmp_path: Path) -> None
         assert dict(db.iterator()) == {b"k": b"vv"}
 
 
-@pytest.mark.parametrize(("record", "kind", "detail", "kept", "dropped"), DAMAGED)
+@pytest.mark.parametrize(("record", "kind", "detail", "kept_rows", "dropped"), DAMAGED)
 def test_damage_inside_a_batch(
-    tmp_path: Path, record: bytes, kind: str, detail: str, kept: list[tuple], dropped: int | None
+    tmp_path: Path, record: bytes, kind: str, detail: str, kept_rows: list[tuple], dropped: int | None
 ) -> None:
     records = (batch(1, 1, put(b"one", b"1")), record, batch(9, 1, put(b"two", b"2")))
     path = save(tmp_path, *records)
     newer = kind == "unsupported"
     with pytest.warns(DamageWarning, match="does not support" if newer else kind):
-        found = read_writes(path, columns=["sequence", "key"], on_damage="skip")
-    assert found == [(1, b"one"), *kept, (9, b"two")]
+        rows = read_writes(path, columns=["sequence", "key"], on_damage="skip")
+    assert rows == [(1, b"one"), *kept_rows, (9, b"two")]
 
     (report,) = sawlog.verify(path, view="writes").files
     (damage,) = report.damages
@@ -94,7 +94,7 @@ def test_damage_inside_a_batch(
     before: list[bytes] = []
     with pytest.raises(UnsupportedError if newer else DamageError, match=kind):
         before.extend(b for part in sawlog.open(path, view="writes").to_batches() for b in part["key"].to_pylist())
-    assert before == [b"one", *(key for _, key in kept)]
+    assert before == [b"one", *(key for _, key in kept_rows)]
     assert not sawlog.verify(path).damaged, "the log itself is intact"
 
 
@@ -107,8 +107,8 @@ def test_damage_is_what_leveldb_makes_of_it(tmp_path: Path) -> None:
         states = sawlog.read(path, view="writes", latest=True, on_damage="skip").to_pylist()
     (report,) = sawlog.verify(path, view="writes").files
     with plyvel.DB(str(db)) as opened:
-        kept = dict(opened.iterator())
-    assert {row["key"]: row["value"] for row in states} == kept
+        state = dict(opened.iterator())
+    assert {row["key"]: row["value"] for row in states} == state
     drops = [int(size) for size in re.findall(r"dropping (\d+) bytes", (db / "LOG").read_text())]
     assert [damage.dropped for damage in report.damages if damage.dropped is not None] == drops
 
@@ -161,9 +161,9 @@ def test_round_trip_and_splits(
         first_sequence=first,
     )
     fragments = sawlog.open(path, view="writes").fragments(task_bytes)
-    found = [row for one in fragments for part in one.to_batches(Findings()) for row in part.to_pylist()]
-    assert [(row["operation"], row["key"], row["value"]) for row in found] == operations
-    assert [row["sequence"] for row in found] == list(range(first, first + len(operations)))
+    rows = [row for fragment in fragments for part in fragment.to_batches(Findings()) for row in part.to_pylist()]
+    assert [(row["operation"], row["key"], row["value"]) for row in rows] == operations
+    assert [row["sequence"] for row in rows] == list(range(first, first + len(operations)))
     assert len(sawlog.read(path)) == -(-len(operations) // group)
 
 
@@ -322,10 +322,10 @@ def test_operations_are_those_that_leveldb_logged(tmp_path: Path) -> None:
 
 def test_operations_are_those_that_rocksdb_logged(tmp_path: Path) -> None:
     db = Rdict(str(tmp_path / "db"), Options(raw_mode=True))
-    other = db.create_column_family("other", Options(raw_mode=True))
+    other_family = db.create_column_family("other", Options(raw_mode=True))
     for i in range(2000):
         db[b"key%03d" % (i % 300)] = b"value %d" % i
-    other[b"x"] = b"y"
+    other_family[b"x"] = b"y"
     db.delete_range(b"key100", b"key200")
     together = WriteBatch(raw_mode=True)
     together.put(b"a", b"1")

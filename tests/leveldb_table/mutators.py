@@ -34,15 +34,20 @@ def block(sample: Sample, dice: Random) -> Mutation:
     """One block changed, be it data, index or properties, or its compression; of the same length, with a checksum."""
     (name,) = sample.content
     data = sample.content[name]
-    found = places(data) or [(0, max(0, len(data) - TRAILER))]
-    at, length = dice.choice(found)
-    kind = data[at + length : at + length + 1]
+    places_of_blocks = places(data) or [(0, max(0, len(data) - TRAILER))]
+    offset, length = dice.choice(places_of_blocks)
+    kind = data[offset + length : offset + length + 1]
     if dice.random() < 0.9:
-        content = bend_bytes(data[at : at + length], dice)[:length].ljust(length, b"\0")
+        content = bend_bytes(data[offset : offset + length], dice)[:length].ljust(length, b"\0")
     else:
-        content, kind = data[at : at + length], bytes([dice.choice((0, 1, 2, 4, 7, 9))])
-    whole = content + kind + mask_crc(content + kind).to_bytes(4, "little")
-    return change_file(sample, name, data[:at] + whole + data[at + len(whole) :], f"block at {at} below its checksum")
+        content, kind = data[offset : offset + length], bytes([dice.choice((0, 1, 2, 4, 7, 9))])
+    whole_block = content + kind + mask_crc(content + kind).to_bytes(4, "little")
+    return change_file(
+        sample,
+        name,
+        data[:offset] + whole_block + data[offset + len(whole_block) :],
+        f"block at {offset} below its checksum",
+    )
 
 
 MUTATORS = (block,)

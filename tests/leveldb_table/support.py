@@ -107,7 +107,7 @@ def append_block(data: bytes, number: int, content: bytes | None, code: int) -> 
         path = Path(directory, "a.sst")
         path.write_bytes(data)
         blocks = sawlog.read(path, format=FORMAT, view="frames").to_pylist()
-    one = [block for block in blocks if block["name"] == "data"][number]
-    start, end = one["offset"], one["offset"] + one["length"]
-    whole = (content or data[start : end - TRAILER]) + bytes([code])
-    return data[:start] + whole + mask_crc(whole).to_bytes(4, "little") + data[end:]
+    block = [block for block in blocks if block["name"] == "data"][number]
+    start, end = block["offset"], block["offset"] + block["length"]
+    body = (content or data[start : end - TRAILER]) + bytes([code])
+    return data[:start] + body + mask_crc(body).to_bytes(4, "little") + data[end:]

@@ -59,29 +59,29 @@ def test_a_key_that_stands_in_the_block_of_others_is_damage_under_every_verb(
     table: bytes, old: bytes, new: bytes, tmp_path: Path
 ) -> None:
     """Filters would not look for it there."""
-    found = judged(changed(table, b"\x01" + old, b"\x01" + new, tmp_path), check_filters, check_repair)
-    assert dict(found.report.kinds) == {"misplaced_key": 1}
-    assert found.table["key"].to_pylist() == [key for key in KEYS if key != old]
+    judgement = judged(changed(table, b"\x01" + old, b"\x01" + new, tmp_path), check_filters, check_repair)
+    assert dict(judgement.report.kinds) == {"misplaced_key": 1}
+    assert judgement.table["key"].to_pylist() == [key for key in KEYS if key != old]
 
 
 @pytest.mark.parametrize(("old", "new"), [(b"date", b"kiwi"), (b"apple", b"\0\0\0\0\0")])
 def test_before_the_first_separator_and_after_the_last_no_other_block_could_hold_a_key(
     table: bytes, old: bytes, new: bytes, tmp_path: Path
 ) -> None:
-    found = judged(
+    judgement = judged(
         changed(table, b"\x01" + old + b"\x01", b"\x01" + new + b"\x01", tmp_path), check_filters, check_repair
     )
-    assert not found.report.damaged
-    assert found.table["key"].to_pylist() == [new if key == old else key for key in KEYS]
+    assert not judgement.report.damaged
+    assert judgement.table["key"].to_pylist() == [new if key == old else key for key in KEYS]
 
 
 def test_an_index_whose_separators_are_out_of_order_leads_to_all_rows_and_is_damage(
     table: bytes, tmp_path: Path
 ) -> None:
     """Filters find nothing by it, so they read every block."""
-    found = judged(changed(table, b"\x00\x01c", b"\x00\x01a", tmp_path), check_filters, check_repair)
-    assert dict(found.report.kinds) == {"bad_index": 1}
-    assert found.table["key"].to_pylist() == KEYS
+    judgement = judged(changed(table, b"\x00\x01c", b"\x00\x01a", tmp_path), check_filters, check_repair)
+    assert dict(judgement.report.kinds) == {"bad_index": 1}
+    assert judgement.table["key"].to_pylist() == KEYS
 
 
 def test_what_ends_internal_keys_is_no_part_of_separators(table: bytes, tmp_path: Path) -> None:

@@ -63,23 +63,23 @@ def test_blocks_of_the_first_versions_are_read(codec: str, version: int, tmp_pat
 def broken(content: bytes, codes: tuple[int, ...]) -> Iterator[bytes]:
     """The same stored block in ways that no decoder takes, its checksum made good."""
     for code, stored in ((codes[0], b"\xff" * len(content)), (codes[0], content[:9] + b"\xff" * (len(content) - 9))):
-        whole = stored + bytes([code])
-        yield whole + mask_crc(whole).to_bytes(4, "little")
+        whole_block = stored + bytes([code])
+        yield whole_block + mask_crc(whole_block).to_bytes(4, "little")
 
 
 def assert_blocks_are_units(file: Path) -> None:
     data = file.read_bytes()
-    blocks = [one for one in sawlog.read(file, format=FORMAT, view="frames").to_pylist() if one["name"] == "data"]
-    packed = [number for number, one in enumerate(blocks) if one["compression"] != "none"]
+    blocks = [row for row in sawlog.read(file, format=FORMAT, view="frames").to_pylist() if row["name"] == "data"]
+    packed = [number for number, block in enumerate(blocks) if block["compression"] != "none"]
     assert len(packed) >= 20
     units: dict[int, Rows] = {number: [] for number in range(len(blocks))}
-    places = {one["offset"]: number for number, one in enumerate(blocks)}
+    places = {block["offset"]: number for number, block in enumerate(blocks)}
     for row in sawlog.read(file, format=FORMAT, provenance=True).to_pylist():
         units[places[row.pop("_offset")]].append({name: value for name, value in row.items() if name != "_file"})
-    chosen = [packed[0], packed[len(packed) // 2]]
+    picked_blocks = [packed[0], packed[len(packed) // 2]]
     for way in range(2):
         changed = {}
-        for number in chosen:
+        for number in picked_blocks:
             start, length = blocks[number]["offset"], blocks[number]["length"]
             stored = data[start : start + length - TRAILER]
             block = list(broken(stored, (data[start + length - TRAILER],)))[way]

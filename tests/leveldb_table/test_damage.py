@@ -65,10 +65,10 @@ def test_verbs_agree_on_damaged_tables(tables: dict[str, bytes]) -> None:
         sample = Sample(name, FORMAT, data, "a.sst", repaired="rows")
         truth = check(sample, laws=()).rows
         for _ in range(60):
-            found = check(sample, damaged(data, dice), laws=(writing.check_repair,))
-            refused += found.refused is not None
-            assert is_subsequence(found.rows, truth)
-            assert found.refused or found.report.verdict is not Verdict.CLEAN or found.rows == truth
+            outcome = check(sample, damaged(data, dice), laws=(writing.check_repair,))
+            refused += outcome.refused is not None
+            assert is_subsequence(outcome.rows, truth)
+            assert outcome.refused or outcome.report.verdict is not Verdict.CLEAN or outcome.rows == truth
     assert refused < 60
 
 
@@ -123,7 +123,7 @@ def test_what_is_no_table_is_said_so(tmp_path: Path) -> None:
 def test_a_table_of_leveldb_without_its_end_is_one_of_leveldb(compression: str, tmp_path: Path) -> None:
     """Its codecs have LevelDB's numbers, and what is repaired of it is LevelDB's, too."""
     path, repaired = tmp_path / "000005.ldb", tmp_path / "000006.ldb"
-    rows = [{"key": b"k%05d" % at, "value": b"text " * 9, "sequence": at + 1} for at in range(2000)]
+    rows = [{"key": b"k%05d" % index, "value": b"text " * 9, "sequence": index + 1} for index in range(2000)]
     sawlog.write(pa.Table.from_pylist(rows), path, format=FORMAT, compression=compression)
     path.write_bytes(path.read_bytes()[:-20])
     sawlog.repair(path, repaired)

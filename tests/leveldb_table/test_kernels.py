@@ -48,16 +48,16 @@ def test_what_is_written_is_read(tmp_path: Path, dialect: str, compression: str)
 def test_changed_bytes_stay_inside(tmp_path: Path, compression: str) -> None:
     """Without checksums, whatever a block says is believed until it cannot be."""
     file = write_table(tmp_path, compression=compression)
-    whole = file.read_bytes()
-    for place in range(0, len(whole) - 8, 97 * PACE):
+    data = file.read_bytes()
+    for place in range(0, len(data) - 8, 97 * PACE):
         for value in (0, 255):
-            file.write_bytes(whole[:place] + bytes([value]) + whole[place + 1 :])
+            file.write_bytes(data[:place] + bytes([value]) + data[place + 1 :])
             for verify in (True, False):
                 try:
                     (report,) = sawlog.verify(file, format="leveldb_table", verify_checksums=verify).files
                 except FormatError:
                     continue
-                assert report.account.total == len(whole)
+                assert report.account.total == len(data)
 
 
 def test_spans_hold_every_byte_once_and_runs_end_at_what_is_apart() -> None:
@@ -86,8 +86,8 @@ def test_spans_hold_every_byte_once_and_runs_end_at_what_is_apart() -> None:
     ]
     ends = np.zeros(count, np.int64)
     keys = np.array([5, 10, 15, 20, 25])
-    for most, key_room, expected in ((40, 5, [2, 3]), (39, 5, [1, 2]), (40, 4, [1, 2])):
-        runs = k.find_runs(spans[:count], keys, np.int64(most), np.int64(key_room), ends)
+    for limit, key_room, expected in ((40, 5, [2, 3]), (39, 5, [1, 2]), (40, 4, [1, 2])):
+        runs = k.find_runs(spans[:count], keys, np.int64(limit), np.int64(key_room), ends)
         assert ends[:2].tolist() == expected
         assert ends[runs - 1] == count
 

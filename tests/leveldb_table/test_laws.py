@@ -104,9 +104,9 @@ class TestLaws(Laws):
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:
-        found = []
+        samples = []
         for name, data in tables().items():
-            found.append(
+            samples.append(
                 Sample(
                     name,
                     "leveldb_table",
@@ -122,11 +122,13 @@ class TestLaws(Laws):
                     effort=0.3 if name in FEWER else 1.0 if name in ("leveldb", "rocksdb") else 0.5,
                 )
             )
-        found.append(
-            replace(found[0], name="leveldb, ordered", options={"comparator": "leveldb.BytewiseComparator"}, effort=0.5)
+        samples.append(
+            replace(
+                samples[0], name="leveldb, ordered", options={"comparator": "leveldb.BytewiseComparator"}, effort=0.5
+            )
         )
         buckets = (CUCKOO / "000009.sst").read_bytes()
-        found.append(
+        samples.append(
             Sample(
                 "cuckoo",
                 "leveldb_table",
@@ -140,5 +142,5 @@ class TestLaws(Laws):
         )
         for view in ("frames", "properties"):
             data = tables()["rocksdb"]
-            found.append(Sample(view, "leveldb_table", data, "000005.sst", view=view, ordered=False, repaired="no"))
-        return found
+            samples.append(Sample(view, "leveldb_table", data, "000005.sst", view=view, ordered=False, repaired="no"))
+        return samples

@@ -88,12 +88,12 @@ def test_deletes_and_range_deletes_are_operations(tmp_path: Path) -> None:
 
 def test_ranges_hold_every_row_once(tmp_path: Path) -> None:
     (file,) = rocksdb_tables(tmp_path / "db", DATA, compression="snappy")
-    whole = sawlog.read(str(file), format="leveldb_table", provenance=True)
+    table = sawlog.read(str(file), format="leveldb_table", provenance=True)
     dataset = sawlog.open(str(file), format="leveldb_table", provenance=True)
     for task_bytes in (1, 1000, 5000):
         fragments = dataset.fragments(task_bytes)
-        rows = [row for one in fragments for batch in one.to_batches() for row in batch.to_pylist()]
-        assert rows == whole.to_pylist()
+        rows = [row for fragment in fragments for batch in fragment.to_batches() for row in batch.to_pylist()]
+        assert rows == table.to_pylist()
     assert len(dataset.fragments(1000)) > 3
 
 
@@ -116,8 +116,8 @@ def test_filters_on_the_key_spare_blocks(tmp_path: Path) -> None:
 def test_of_leveldbs_tables_too_if_they_are_told_their_order(tmp_path: Path) -> None:
     (file,) = leveldb_tables(tmp_path / "db", DATA, block_size=256)
     ordered = {"format": "leveldb_table", "comparator": "leveldb.BytewiseComparator"}
-    whole = sawlog.read(str(file), **ordered)
-    assert whole.equals(sawlog.read(str(file)))
+    table = sawlog.read(str(file), **ordered)
+    assert table.equals(sawlog.read(str(file)))
     key = sorted(DATA)[300]
     dataset = sawlog.open(str(file), filters=[("key", "=", key)], **ordered)
     assert make_put(dataset.to_table()) == [(key, DATA[key])]
@@ -131,9 +131,9 @@ def test_of_leveldbs_tables_too_if_they_are_told_their_order(tmp_path: Path) -> 
 def test_properties_of_rocksdb_are_read(tmp_path: Path) -> None:
     (file,) = rocksdb_tables(tmp_path / "db", DATA)
     rows = sawlog.read(str(file), format="leveldb_table", view="properties").to_pylist()
-    found = {row["name"]: row["value"] for row in rows}
-    assert found["rocksdb.num.entries"] == str(len(DATA))
-    assert found["rocksdb.comparator"] == "leveldb.BytewiseComparator"
+    properties = {row["name"]: row["value"] for row in rows}
+    assert properties["rocksdb.num.entries"] == str(len(DATA))
+    assert properties["rocksdb.comparator"] == "leveldb.BytewiseComparator"
 
 
 def test_a_directory_of_tables_alone_is_recognised_and_a_database_is_its_log(tmp_path: Path) -> None:

@@ -21,14 +21,14 @@ def test_format_version_7(name: str) -> None:
     file = GOLDEN / f"{name}.sst"
     assert_holds([file], GOLDEN_ROWS)
     assert sawlog.open(file).info()["format version"] == 7
-    some = sawlog.read(file, filters=[("key", ">=", b"user/0290")])
-    assert some["key"].to_pylist() == sorted(GOLDEN_ROWS)[290:]
+    table = sawlog.read(file, filters=[("key", ">=", b"user/0290")])
+    assert table["key"].to_pylist() == sorted(GOLDEN_ROWS)[290:]
 
 
 @pytest.mark.parametrize("way", ["longer", "shorter", "values"])
 def test_values_apart_from_keys_that_do_not_fit_cost_their_block(way: str, tmp_path: Path) -> None:
     data = (GOLDEN / "11-none.sst").read_bytes()
-    block = next(one for one in sawlog.read(GOLDEN / "11-none.sst", view="frames").to_pylist() if one["name"] == "data")
+    block = next(row for row in sawlog.read(GOLDEN / "11-none.sst", view="frames").to_pylist() if row["name"] == "data")
     start, size = block["offset"], block["length"] - TRAILER
     flag = struct.pack("<I", 1 << 28 | 1)
     content = {"longer": b"\xff" * (size - 8) + struct.pack("<I", size), "shorter": b"", "values": b""}[way]
@@ -44,9 +44,9 @@ def test_values_apart_from_keys_that_do_not_fit_cost_their_block(way: str, tmp_p
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A table whose blocks hold one key each."""
-    one = {"set_block_size": 1}
+    options = {"set_block_size": 1}
     data = {b"key%d" % number: b"value" for number in range(6)}
-    return rocksdb_tables(tmp_path_factory.mktemp("table"), data, table=one)[0].read_bytes()
+    return rocksdb_tables(tmp_path_factory.mktemp("table"), data, table=options)[0].read_bytes()
 
 
 @pytest.mark.parametrize("code", [6, 8, 0x80, 0xFF])
@@ -69,8 +69,8 @@ def test_a_block_with_an_unknown_flag_likewise(table: bytes, tmp_path: Path) -> 
     assert_unsupported(path, "flags 0x40000000", 5)
 
 
-def assert_unsupported(path: Path, told: str, rows: int) -> None:
-    with pytest.raises(UnsupportedError, match=told):
+def assert_unsupported(path: Path, message: str, rows: int) -> None:
+    with pytest.raises(UnsupportedError, match=message):
         sawlog.read(path)
     with pytest.warns(sawlog.DamageWarning, match="does not|version of"):
         assert sawlog.read(path, on_damage="skip").num_rows == rows
@@ -93,9 +93,9 @@ def test_a_compression_manager_of_an_application_is_unsupported(tmp_path: Path) 
     place = data.index(b"BuiltinV2;07;")
     changed = bytearray(data.replace(b"BuiltinV2;07;", b"SomeoneX2;07;"))
     (block,) = [
-        one
-        for one in sawlog.read(GOLDEN / "11-zstd.sst", view="frames").to_pylist()
-        if one["offset"] < place < one["offset"] + one["length"]
+        row
+        for row in sawlog.read(GOLDEN / "11-zstd.sst", view="frames").to_pylist()
+        if row["offset"] < place < row["offset"] + row["length"]
     ]
     start, end = block["offset"], block["offset"] + block["length"]
     context = int.from_bytes(data[-FOOTER + 9 : -FOOTER + 13], "little")
@@ -148,21 +148,21 @@ def test_values_between_blocks_cost_their_entries_only(tmp_path: Path) -> None:
     path = tmp_path / "a.sst"
     blocks = sawlog.read(GOLDEN / "11-embedded-small.sst", view="frames").to_pylist()
     values = [block["offset"] for block in blocks if block["name"] == "values"]
-    whole = dict.fromkeys([b"apple", b"apricot", b"banana", b"cherry", b"date"])
+    keys = dict.fromkeys([b"apple", b"apricot", b"banana", b"cherry", b"date"])
     for offset, key in zip(values, (b"apricot", b"banana", b"banana", b"date"), strict=True):
         path.write_bytes(data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :])
         with pytest.warns(sawlog.DamageWarning):
             rows = sawlog.read(path, on_damage="skip")
-        assert rows["key"].to_pylist() == [one for one in whole if one != key]
+        assert rows["key"].to_pylist() == [key_kept for key_kept in keys if key_kept != key]
         kinds = dict(sawlog.verify(path).files[0].kinds)
         assert kinds == {"checksum_mismatch": 1, "lost_value": 1}
 
 
 def test_values_between_blocks_are_found_without_properties(tmp_path: Path) -> None:
     data = (GOLDEN / "11-embedded-small.sst").read_bytes()
-    at = data.index(b"embedded.blob")
+    offset = data.index(b"embedded.blob")
     path = tmp_path / "a.sst"
-    path.write_bytes(data[:at] + b"X" + data[at + 1 :])
+    path.write_bytes(data[:offset] + b"X" + data[offset + 1 :])
     with pytest.warns(sawlog.DamageWarning):
         rows = sawlog.read(path, on_damage="skip")
     assert rows.equals(sawlog.read(GOLDEN / "11-embedded-small.sst"))

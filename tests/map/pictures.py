@@ -10,7 +10,7 @@ from sawlog.map import survey
 
 
 def pictures(path: object, **options: Any) -> dict[str, Picture]:
-    return {one.title: one for one in survey(sawlog.open(path, on_damage="skip", **options)).pictures}
+    return {picture.title: picture for picture in survey(sawlog.open(path, on_damage="skip", **options)).pictures}
 
 
 def widths(picture: Picture) -> dict[str, dict[str, int]]:

@@ -40,10 +40,10 @@ def test_ranges_of_keys_are_as_wide_as_their_bytes() -> None:
         KeySpan("level 1", b"n", b"z", 199, box),
     ]
     first, second = draw_key_ranges("", spans).lanes.values()
-    assert [(one.start, one.end) for one in first] == [(0, 1)]
-    (left, right) = second
-    assert left.end - left.start > 2 * (right.end - right.start)
-    assert left.end < right.start
+    assert [(box.start, box.end) for box in first] == [(0, 1)]
+    (left_box, right) = second
+    assert left_box.end - left_box.start > 2 * (right.end - right.start)
+    assert left_box.end < right.start
     assert draw_key_ranges("", []).lanes == {}
 
 
@@ -63,13 +63,13 @@ def test_charts_are_bounded_and_say_so() -> None:
         f"lane {lane}": [LaneBox(i, i + 1 + (i == 7), "x" * 1000, f"s{i % 2}") for i in range(5000)]
         for lane in range(60)
     }
-    shown = Picture("", "number", many).to_dict()
-    drawn = [box for lane in shown["lanes"] for row in lane["rows"] for box in row]
-    assert len(shown["lanes"]) == MOST_LANES
+    document = Picture("", "number", many).to_dict()
+    drawn = [box for lane in document["lanes"] for row in lane["rows"] for box in row]
+    assert len(document["lanes"]) == MOST_LANES
     assert len(drawn) == MAX_BOXES
     assert sum(box[1] - box[0] == 2 for box in drawn) == MOST_LANES
-    assert shown["note"] == f"Drawn are {MAX_BOXES} of 300,000."
-    assert len(json.dumps(shown)) < 300_000
+    assert document["note"] == f"Drawn are {MAX_BOXES} of 300,000."
+    assert len(json.dumps(document)) < 300_000
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_keys_as_text(key: bytes, text: str) -> None:
 
 def test_texts_of_charts_harm_nobody() -> None:
     evil = "\x1b[31m\u202e</script>"
-    shown = Picture(evil, "keys", {evil: [LaneBox(0, 1, evil, evil)]}, evil, (evil, evil)).to_dict()
-    texts = [shown["title"], shown["note"], *shown["ends"], *shown["series"], shown["lanes"][0]["label"]]
-    assert all(text.isprintable() for text in [*texts, shown["lanes"][0]["rows"][0][0][2]])
+    document = Picture(evil, "keys", {evil: [LaneBox(0, 1, evil, evil)]}, evil, (evil, evil)).to_dict()
+    texts = [document["title"], document["note"], *document["ends"], *document["series"], document["lanes"][0]["label"]]
+    assert all(text.isprintable() for text in [*texts, document["lanes"][0]["rows"][0][0][2]])
 
 
 def test_bars_show_sums_and_shares() -> None:
@@ -114,19 +114,19 @@ def test_bars_show_sums_and_shares() -> None:
 def test_rates_count_every_row_in_its_time(spread: int) -> None:
     dice = np.random.default_rng(spread)
     rates = RateChart()
-    every = [dice.integers(-spread, spread, 1000) for _ in range(20)]
-    for values in every:
+    spreads = [dice.integers(-spread, spread, 1000) for _ in range(20)]
+    for values in spreads:
         rates.add(values, np.full(len(values), 3))
-    values = np.concatenate(every)
+    values = np.concatenate(spreads)
     expected = np.unique(values // rates.bucket_width, return_counts=True)
-    found = list(rates.iterate_buckets())
-    assert [(start, amount) for start, _, amount, _ in found] == list(
+    buckets = list(rates.iterate_buckets())
+    assert [(start, amount) for start, _, amount, _ in buckets] == list(
         zip((expected[0] * rates.bucket_width).tolist(), expected[1].tolist(), strict=True)
     )
-    assert all(end - start == rates.bucket_width for start, end, _, _ in found)
+    assert all(end - start == rates.bucket_width for start, end, _, _ in buckets)
     assert sum(amount for _, _, amount, _ in rates.iterate_buckets(1)) == 3 * len(values)
-    assert len(found) <= TIME_BUCKETS
-    assert max(height for *_, height in found) == 1
+    assert len(buckets) <= TIME_BUCKETS
+    assert max(height for *_, height in buckets) == 1
 
 
 def test_rates_gaps_and_largest_rows_of_a_log(tmp_path: Path) -> None:
@@ -137,19 +137,19 @@ def test_rates_gaps_and_largest_rows_of_a_log(tmp_path: Path) -> None:
     table = pa.table({"t": pa.array(times).cast(pa.timestamp("ms", "UTC")), "s": texts, "n": [None, 1] * 2500})
     path = tmp_path / "t.bin"
     sawlog.write(table, path, format="deephaven_log")
-    found = pictures(path, timestamp_columns={"t": "ms"})
+    charts = pictures(path, timestamp_columns={"t": "ms"})
     offsets = sawlog.read(path, columns=["_offset"])["_offset"].to_pylist()
-    rate = found["Rate along t"]
+    rate = charts["Rate along t"]
     (gap,) = rate.lanes["gaps"]
     assert (gap.start, gap.end, gap.offset) == (times[2999], times[3000], offsets[3000])
     assert "10 min without rows" in gap.text
     assert sum(int(box.text.split(" row")[0].replace(",", "")) for box in rate.lanes["rows"]) == 5000
-    (lane, (largest,)) = next(iter(found["Largest rows"].lanes.items()))
+    (lane, (largest,)) = next(iter(charts["Largest rows"].lanes.items()))
     assert (lane, largest.offset) == (f"at {offsets[1234]:,}", offsets[1234])
     assert largest.end == offsets[1235] - offsets[1234]
-    assert widths(found["Nulls by column"])["n"] == {"with values": 2500, "null": 2500}
+    assert widths(charts["Nulls by column"])["n"] == {"with values": 2500, "null": 2500}
     (file,) = survey(sawlog.open(path)).files
-    assert any(one.offset == largest.offset for one in file.excerpts), "its bytes are in the page"
+    assert any(excerpt.offset == largest.offset for excerpt in file.excerpts), "its bytes are in the page"
 
 
 def test_estimates_never_exceed_what_is_possible() -> None:
@@ -157,7 +157,7 @@ def test_estimates_never_exceed_what_is_possible() -> None:
     for seed in range(40):
         numbers = dice.permutation(4286) * (seed + 1)
         text = ColumnStatistics(pa.field("s", pa.string()))
-        text.add(pa.array([f"{seed} {one}" for one in numbers]))
+        text.add(pa.array([f"{seed} {number}" for number in numbers]))
         narrow = ColumnStatistics(pa.field("n", pa.int32()))
         narrow.add(pa.array(np.repeat(dice.permutation(2000), 3), pa.int32()))
         assert text.distinct is not None
@@ -172,8 +172,8 @@ def test_a_chart_that_cannot_be_drawn_says_why(monkeypatch: pytest.MonkeyPatch) 
         raise FormatError("<b>no</b>")
 
     monkeypatch.setattr(LogContents, "draw_pictures", broken)
-    found = survey(sawlog.open(SHOP, format="leveldb_log"))
-    notes = {one.title: one.note for one in found.pictures}
+    file_map = survey(sawlog.open(SHOP, format="leveldb_log"))
+    notes = {picture.title: picture.note for picture in file_map.pictures}
     assert "one" in notes, "what could be drawn is"
     assert notes["Charts of LevelDB / RocksDB log"] == "This could not be drawn: <b>no</b>"
-    assert "<b>no</b>" not in render(found)
+    assert "<b>no</b>" not in render(file_map)

@@ -19,11 +19,11 @@ def damaged(path: Path) -> Path:
 
 def test_cells_show_damage_before_all(tmp_path: Path) -> None:
     (file,) = strip.make_strips(sawlog.open(damaged(tmp_path / "000001.log")))
-    shown = strip.choose_cells(file, 40)
-    assert len(shown) == 40
-    assert set(shown) == {"record", "damage", "tail"}
-    assert shown[200_000 * 40 // file.size] == "damage"
-    assert shown[-1] == "tail"
+    cells = strip.choose_cells(file, 40)
+    assert len(cells) == 40
+    assert set(cells) == {"record", "damage", "tail"}
+    assert cells[200_000 * 40 // file.size] == "damage"
+    assert cells[-1] == "tail"
     assert set(strip.choose_cells(file, 5000)) >= {"record", "damage"}
 
 
@@ -36,7 +36,7 @@ def test_what_is_large_is_not_read_for_a_strip(tmp_path: Path) -> None:
 def test_notebooks_show_a_strip_and_nothing_that_runs(tmp_path: Path) -> None:
     place = tmp_path / "<script>"
     place.mkdir()
-    shown = sawlog.open(damaged(place / "000001.log"), on_damage="skip")._repr_html_()
-    assert "<svg" in shown
-    assert strip.COLOURS["damage"] in shown
-    assert "<script" not in shown
+    html = sawlog.open(damaged(place / "000001.log"), on_damage="skip")._repr_html_()
+    assert "<svg" in html
+    assert strip.COLOURS["damage"] in html
+    assert "<script" not in html

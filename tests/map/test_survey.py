@@ -39,19 +39,19 @@ __all__ = ["samples"]
 TABLE_GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def mapped(path: object, **more: Any) -> Map:
-    return survey(sawlog.open(path, on_damage="skip", **more))
+def mapped(path: object, **options: Any) -> Map:
+    return survey(sawlog.open(path, on_damage="skip", **options))
 
 
 def bytes_by_use(file: FileMap) -> dict[str, int]:
     return {use: sum(file.bins[f"{use}_bytes"]) for use in USES}
 
 
-def assert_equal_to_verify(found: Map, report: sawlog.Report) -> None:
-    assert found.account == report.account
+def assert_equal_to_verify(file_map: Map, report: sawlog.Report) -> None:
+    assert file_map.account == report.account
     reports = {file.path: file for file in report.files}
-    assert reports.keys() <= {file.path for file in found.files}
-    for file in found.files:
+    assert reports.keys() <= {file.path for file in file_map.files}
+    for file in file_map.files:
         if file.path not in reports:
             assert file.account.total == 0  # the view does not read it
             continue
@@ -59,7 +59,10 @@ def assert_equal_to_verify(found: Map, report: sawlog.Report) -> None:
         assert (file.size, file.account, file.kinds, file.tail) == (
             verified.size, verified.account, verified.kinds, verified.tail,
         )  # fmt: skip
-        places = [[(one.offset, one.length, one.kind, one.detail) for one in two.damages] for two in (file, verified)]
+        places = [
+            [(damage.offset, damage.length, damage.kind, damage.detail) for damage in two.damages]
+            for two in (file, verified)
+        ]
         assert sorted(places[0]) == sorted(places[1])
         assert all(count >= 0 for use in USES for count in file.bins[f"{use}_bytes"])
         assert bytes_by_use(file) == {use: getattr(verified.account, use) for use in USES}
@@ -69,15 +72,15 @@ def assert_equal_to_verify(found: Map, report: sawlog.Report) -> None:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", FORMATS)
 def test_numbers_are_those_of_verify(samples: dict[str, Path], name: str) -> None:
-    found = mapped(samples[name], format=name)
+    file_map = mapped(samples[name], format=name)
     dataset = sawlog.open(samples[name], format=name)
-    assert_equal_to_verify(found, sawlog.verify(samples[name], format=name))
-    assert found.rows == dataset.count_rows()
-    assert [one.name for one in found.columns] == dataset.schema.names
-    head = dataset.head(len(found.head))
-    assert len(found.head) == min(20, found.rows)
-    assert all(len(row) == len(head.schema) for row in found.head)
-    assert len(render(found).encode()) < 2_000_000
+    assert_equal_to_verify(file_map, sawlog.verify(samples[name], format=name))
+    assert file_map.rows == dataset.count_rows()
+    assert [column.name for column in file_map.columns] == dataset.schema.names
+    head = dataset.head(len(file_map.head))
+    assert len(file_map.head) == min(20, file_map.rows)
+    assert all(len(row) == len(head.schema) for row in file_map.head)
+    assert len(render(file_map).encode()) < 2_000_000
 
 
 def flipped(path: Path, target: Path, *places: int) -> Path:
@@ -92,15 +95,15 @@ def flipped(path: Path, target: Path, *places: int) -> Path:
 @pytest.mark.nightly
 def test_damage_and_tails_stand_where_verify_finds_them(samples: dict[str, Path], tmp_path: Path, name: str) -> None:
     path = flipped(samples[name], tmp_path / "damaged", 500_000, 1_300_000, 1_300_500)
-    found = mapped(path, format=name)
-    assert_equal_to_verify(found, sawlog.verify(path, format=name))
-    assert found.damaged
-    (file,) = found.files
+    file_map = mapped(path, format=name)
+    assert_equal_to_verify(file_map, sawlog.verify(path, format=name))
+    assert file_map.damaged
+    (file,) = file_map.files
     for damage in file.damages:
         first, last = damage.offset // file.bin_bytes, (damage.offset + damage.length - 1) // file.bin_bytes
         covered = sum(file.bins["damage_bytes"][first : last + 1])
         assert covered >= damage.length
-        assert any(one.offset <= damage.offset < one.offset + len(one.data) for one in file.excerpts)
+        assert any(excerpt.offset <= damage.offset < excerpt.offset + len(excerpt.data) for excerpt in file.excerpts)
 
 
 @pytest.mark.parametrize("part", ["block", "file"])
@@ -110,14 +113,17 @@ def test_what_is_unsupported_has_a_use_of_its_own_and_is_not_damage(tmp_path: Pa
     data = path.read_bytes()
     version = struct.pack("<I", 1 << 20)
     path.write_bytes(append_block(data, 2, None, 0x80) if part == "block" else data[:-12] + version + data[-8:])
-    found = mapped(path)
-    assert_equal_to_verify(found, sawlog.verify(path))
-    (file,) = found.files
+    file_map = mapped(path)
+    assert_equal_to_verify(file_map, sawlog.verify(path))
+    (file,) = file_map.files
     assert bytes_by_use(file)["unsupported"] == file.account.unsupported > 0
-    assert (found.damaged, found.unsupported, bytes_by_use(file)["damage"]) == (False, True, 0)
-    shown = found.to_dict()["files"][0]
-    assert (shown["damage_count"], shown["damage_kinds"], shown["damages"]) == (0, {}, [])
-    assert (shown["unsupported_count"], [one["kind"] for one in shown["unsupported"]]) == (1, ["unsupported"])
+    assert (file_map.damaged, file_map.unsupported, bytes_by_use(file)["damage"]) == (False, True, 0)
+    document = file_map.to_dict()["files"][0]
+    assert (document["damage_count"], document["damage_kinds"], document["damages"]) == (0, {}, [])
+    assert (document["unsupported_count"], [damage["kind"] for damage in document["unsupported"]]) == (
+        1,
+        ["unsupported"],
+    )
     assert main(["map", str(path), "--output", str(tmp_path / "map.html")]) == 4
     (strip_of,) = strip.make_strips(sawlog.open(path))
     assert set(strip.choose_cells(strip_of, 40)) >= {"unsupported"}
@@ -129,7 +135,9 @@ def test_every_use_has_a_colour_and_a_sign() -> None:
     """In terminals, notebooks, and the page's legend, in both schemes."""
     page = Path(sawlog.map.__file__).parent / "page"
     (uses,) = re.findall(r"const USES = (\[.*\]);", (page / "model.js").read_text())
-    assert set(json.loads(uses)) == set(USES) == {one.name for one in dataclasses.fields(sawlog.format.damage.Account)}
+    assert (
+        set(json.loads(uses)) == set(USES) == {field.name for field in dataclasses.fields(sawlog.format.damage.Account)}
+    )
     for use in USES:
         assert use in strip.COLOURS
         assert strip.SIGNS[use].strip()
@@ -153,11 +161,11 @@ def test_rows_at_one_place_share_its_bytes(tmp_path: Path) -> None:
     path = tmp_path / "000001.log"
     writes = pa.table({"sequence": [7, 8, 9], "operation": ["put"] * 3, "key": [b"a", b"b", b"c"], "value": [b"x"] * 3})
     sawlog.write(writes, path, format="leveldb_log", view="writes", operations_per_batch=3)
-    found = mapped(path, view="writes")
-    (file,) = found.files
+    file_map = mapped(path, view="writes")
+    (file,) = file_map.files
     assert file.spans == [(0, path.stat().st_size)]
     assert sum(file.bins["row_bytes"]) == path.stat().st_size
-    assert (file.rows, found.order) == (3, ("sequence", "number"))
+    assert (file.rows, file_map.order) == (3, ("sequence", "number"))
 
 
 def test_the_last_row_ends_before_what_follows_the_rows() -> None:
@@ -194,9 +202,9 @@ def test_order_steps_back_and_gaps(tmp_path: Path) -> None:
     table = pa.table({"t": pa.array(times).cast(pa.timestamp("ms", "UTC")), "x": list(range(len(times)))})
     path = tmp_path / "t.bin"
     sawlog.write(table, path, format="deephaven_log")
-    found = mapped(path, timestamp_columns={"t": "ms"})
-    (file,) = found.files
-    assert found.order == ("t", "time")
+    file_map = mapped(path, timestamp_columns={"t": "ms"})
+    (file,) = file_map.files
+    assert file_map.order == ("t", "time")
     assert file.order is not None
     offsets = sawlog.read(path, columns=["_offset"])["_offset"].to_pylist()
     assert file.order == {"low": 0.0, "high": 90_000.0, "resets": 1, "step": 90_000.0 - 890, "step_at": offsets[-1]}
@@ -213,10 +221,12 @@ def test_rows_by_key_are_in_no_order_of_their_sequences(tmp_path: Path) -> None:
     }
     path = tmp_path / "000005.ldb"
     sawlog.write(pa.table(rows), path, format="leveldb_table")
-    found = mapped(path)
-    (file,) = found.files
-    assert (found.rows, file.order, sum(file.bins["resets"])) == (count, None, 0)
-    assert [one.column for one in found.keys] == ["operation"]  # no value comes twice, but for those that are not there
+    file_map = mapped(path)
+    (file,) = file_map.files
+    assert (file_map.rows, file.order, sum(file.bins["resets"])) == (count, None, 0)
+    assert [key.column for key in file_map.keys] == [
+        "operation"
+    ]  # no value comes twice, but for those that are not there
 
 
 def test_the_content_of_columns_is_summed_up(tmp_path: Path) -> None:
@@ -232,17 +242,17 @@ def test_the_content_of_columns_is_summed_up(tmp_path: Path) -> None:
     )
     path = tmp_path / "a.bin"
     sawlog.write(table, path, format="deephaven_log")
-    found = mapped(path)
-    columns = {one.name: one for one in found.columns}
+    file_map = mapped(path)
+    columns = {column.name: column for column in file_map.columns}
     assert (columns["n"].nulls, columns["n"].low, columns["n"].high) == (count // 4, "1", str(count - 1))
     assert columns["key"].distinct == 2
     for name, distinct in (("n", 0.75 * count), ("x", count), ("text", count)):
         assert columns[name].distinct == pytest.approx(distinct, rel=0.15)
-    (keys,) = found.keys  # hardly any text comes twice
-    rare, often = (next(one for one in keys.top if one[0] == name) for name in ("rare", "often"))
+    (keys,) = file_map.keys  # hardly any text comes twice
+    rare, often = (next(value for value in keys.top if value[0] == name) for name in ("rare", "often"))
     assert (keys.column, keys.least) == ("key", False)
     assert (rare[1], often[1]) == (count // 10, count - count // 10)
-    assert rare[2] + often[2] == found.account.record
+    assert rare[2] + often[2] == file_map.account.record
 
 
 @dataclass(frozen=True)
@@ -260,8 +270,8 @@ class Claimed(Fragment):
         values = {"_offset": pa.array(starts), "key": pa.array(np.char.add("key ", (starts % 97).astype(str)))}
         findings.rows += len(starts)
         yield pa.RecordBatch.from_arrays([values[name] for name in schema.names], schema=schema)
-        for at in range(8):
-            place = self.start + self.size - 4096 + at * 512
+        for index in range(8):
+            place = self.start + self.size - 4096 + index * 512
             findings.add_damage(Damage(self.path, place, 512, "made_up", f"a damage at byte {place} " + "y" * 100))
         findings.account.record += self.size - 4096
         size = os.path.getsize(self.path)
@@ -295,16 +305,16 @@ def sparse(path: Path, size: int) -> Map:
 @pytest.mark.parametrize("size", [1 << 30, pytest.param(10 << 30, marks=pytest.mark.nightly)])
 @pytest.mark.nightly
 def test_a_page_does_not_grow_with_the_file(tmp_path: Path, size: int) -> None:
-    found = sparse(tmp_path / "large", size)
-    (file,) = found.files
-    assert found.rows > 500_000
+    file_map = sparse(tmp_path / "large", size)
+    (file,) = file_map.files
+    assert file_map.rows > 500_000
     assert sum(bytes_by_use(file).values()) == size == file.account.total
-    assert sum(file.bins["rows"]) == found.rows
+    assert sum(file.bins["rows"]) == file_map.rows
     assert sum(file.kinds.values()) > 4000
     assert len(file.bins["rows"]) <= MAX_BINS
     assert len(file.spans) <= MAX_KEPT_ROWS + 300 * 40
     assert not file.complete
-    assert len(render(found).encode()) < 2_000_000
+    assert len(render(file_map).encode()) < 2_000_000
 
 
 def test_bins_are_filled_to_the_byte() -> None:
@@ -315,7 +325,7 @@ def test_bins_are_filled_to_the_byte() -> None:
     assert levels.bins["damage_bytes"].tolist() == [5, 15, 0, 30, 0, 0, 0, 0, 0, 0]
     assert levels.bins["tail_bytes"].tolist() == [0] * 9 + [70]
     assert {use: int(levels.bins[f"{use}_bytes"].sum()) for use in USES} == {use: getattr(account, use) for use in USES}
-    assert all(sum(int(one[f"{use}_bytes"]) for use in USES) == pytest.approx(100, abs=2) for one in levels.bins)
+    assert all(sum(int(bin_[f"{use}_bytes"]) for use in USES) == pytest.approx(100, abs=2) for bin_ in levels.bins)
 
 
 def test_hostile_names_and_values_stay_text(tmp_path: Path) -> None:
@@ -340,17 +350,20 @@ def test_files_of_a_directory_and_what_was_skipped(tmp_path: Path) -> None:
         table = pa.table({"record": pa.array([b"x" * number] * number, pa.binary())})
         sawlog.write(table, tmp_path / f"00000{number}.log", format="leveldb_log")
     (tmp_path / "000004.ldb").write_bytes(b"a table")
-    found = mapped(tmp_path, format="leveldb_log")
-    assert [(os.path.basename(one.path), one.rows) for one in found.files] == [("000003.log", 3), ("000005.log", 5)]
-    assert [os.path.basename(one.path) for one in found.skipped] == ["000004.ldb"]
+    file_map = mapped(tmp_path, format="leveldb_log")
+    assert [(os.path.basename(file.path), file.rows) for file in file_map.files] == [
+        ("000003.log", 3),
+        ("000005.log", 5),
+    ]
+    assert [os.path.basename(file.path) for file in file_map.skipped] == ["000004.ldb"]
 
 
 def test_a_file_without_bytes(tmp_path: Path) -> None:
     (tmp_path / "000003.log").write_bytes(b"")
-    found = mapped(tmp_path / "000003.log", format="leveldb_log")
-    assert (found.rows, found.files[0].size) == (0, 0)
-    assert "no damage" not in json.dumps(found.to_dict())
-    assert render(found)
+    file_map = mapped(tmp_path / "000003.log", format="leveldb_log")
+    assert (file_map.rows, file_map.files[0].size) == (0, 0)
+    assert "no damage" not in json.dumps(file_map.to_dict())
+    assert render(file_map)
 
 
 @pytest.mark.spread(4)
@@ -365,6 +378,6 @@ def test_every_view_of_every_format_has_a_map(tmp_path: Path, sample: Any) -> No
         name: value.format(root=tmp_path) if isinstance(value, str) and "{root}" in value else value
         for name, value in sample.options.items()
     }
-    found = mapped(path, format=sample.format, view=sample.view, **options)
-    assert_equal_to_verify(found, sawlog.verify(path, format=sample.format, view=sample.view, **options))
-    assert render(found)
+    file_map = mapped(path, format=sample.format, view=sample.view, **options)
+    assert_equal_to_verify(file_map, sawlog.verify(path, format=sample.format, view=sample.view, **options))
+    assert render(file_map)

@@ -21,8 +21,8 @@ def message(fields: Mapping[int, Value]) -> bytes:
         if isinstance(value, int):
             out += encode_varint(number << 3) + encode_varint(value)
             continue
-        for one in [value] if isinstance(value, bytes) else value:
-            out += encode_varint(number << 3 | 2) + encode_varint(len(one)) + one
+        for item in [value] if isinstance(value, bytes) else value:
+            out += encode_varint(number << 3 | 2) + encode_varint(len(item)) + item
     return out
 
 
@@ -38,8 +38,8 @@ def dump(root: Path, collection: int, fields: Sequence[tuple[int, str, int]], de
     """
     keys = {f"root-coord/database/collection-info/1/{collection}": message({1: collection, 2: message({1: b"c"})})}
     for id, name, kind in fields:
-        held = {1: id, 2: name.encode(), 3: int(id == fields[0][0]), 5: kind}
-        keys[f"root-coord/fields/{collection}/{id}"] = message(held)
+        fields_of_entry = {1: id, 2: name.encode(), 3: int(id == fields[0][0]), 5: kind}
+        keys[f"root-coord/fields/{collection}/{id}"] = message(fields_of_entry)
     segments: dict[tuple[str, str], int] = {}
     for kind, entries in (("insert_log", rows), ("delta_log", deletes)):
         logs: dict[tuple[str, str, str], list[bytes]] = {}
@@ -51,14 +51,14 @@ def dump(root: Path, collection: int, fields: Sequence[tuple[int, str, int]], de
                 log = message({1: entries, 5: size, 6: int(parts[-1]), 7: size})
                 logs.setdefault((parts[1], parts[2], field), []).append(log)
                 segments[parts[1], parts[2]] = segments.get((parts[1], parts[2]), 0)
-        for (partition, segment, field), some in logs.items():
+        for (partition, segment, field), group in logs.items():
             place = (
                 f"datacoord-meta/{kind.replace('_', '').replace('insert', 'bin')}/{collection}/{partition}/{segment}"
             )
-            keys[f"{place}/{field}"] = message({1: int(field), 2: some})
+            keys[f"{place}/{field}"] = message({1: int(field), 2: group})
     for partition, segment in segments:
         keys[f"root-coord/partitions/{collection}/{partition}"] = message({1: int(partition), 2: b"p"})
-        held = {1: int(segment), 2: collection, 3: int(partition), 5: rows, 6: int(SegmentState.FLUSHED)}
-        keys[f"datacoord-meta/s/{collection}/{partition}/{segment}"] = message(held)
+        fields_of_entry = {1: int(segment), 2: collection, 3: int(partition), 5: rows, 6: int(SegmentState.FLUSHED)}
+        keys[f"datacoord-meta/s/{collection}/{partition}/{segment}"] = message(fields_of_entry)
     coded = {f"by-dev/meta/{key}": base64.b64encode(value).decode() for key, value in keys.items()}
     return json.dumps(coded).encode()

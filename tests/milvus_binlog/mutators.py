@@ -17,14 +17,14 @@ TYPE, LENGTH, NEXT = 8, 9, 13
 
 def _events(data: bytes) -> list[bytes]:
     """The events of a binlog, the descriptor first, as far as they can be recognised."""
-    found, at = [], len(MAGIC)
-    while at + HEADER <= len(data):
-        (length,) = struct.unpack_from("<i", data, at + LENGTH)
+    events_list, offset = [], len(MAGIC)
+    while offset + HEADER <= len(data):
+        (length,) = struct.unpack_from("<i", data, offset + LENGTH)
         if length < HEADER:
             break
-        found.append(data[at : at + length])
-        at += length
-    return found
+        events_list.append(data[offset : offset + length])
+        offset += length
+    return events_list
 
 
 def _joined(events: list[bytes]) -> bytes:
@@ -46,25 +46,25 @@ def events(sample: Sample, dice: Random) -> Mutation:
     name = _binlog(sample, dice)
     if name is None:
         return Mutation("nothing", sample.content)
-    found = _events(sample.content[name])
-    at = dice.randrange(len(found))
-    event = found[at]
-    what = dice.choice(("data", "data", "data", "type", "time", "drop", "double", "move"))
-    match what:
+    event_list = _events(sample.content[name])
+    offset = dice.randrange(len(event_list))
+    event = event_list[offset]
+    change = dice.choice(("data", "data", "data", "type", "time", "drop", "double", "move"))
+    match change:
         case "data":
             place = dice.choice((HEADER, HEADER, HEADER + 16))
-            found[at] = event[:place] + bend_bytes(event[place:], dice)
+            event_list[offset] = event[:place] + bend_bytes(event[place:], dice)
         case "type":
-            found[at] = event[:TYPE] + bytes([dice.choice((*range(12), 255))]) + event[LENGTH:]
+            event_list[offset] = event[:TYPE] + bytes([dice.choice((*range(12), 255))]) + event[LENGTH:]
         case "time":
-            found[at] = struct.pack("<Q", dice.choice((0, 1, 1 << 63, (1 << 64) - 1))) + event[8:]
+            event_list[offset] = struct.pack("<Q", dice.choice((0, 1, 1 << 63, (1 << 64) - 1))) + event[8:]
         case "drop":
-            del found[at]
+            del event_list[offset]
         case "double":
-            found.insert(dice.randrange(len(found) + 1), event)
+            event_list.insert(dice.randrange(len(event_list) + 1), event)
         case "move":
-            found.insert(dice.randrange(len(found)), found.pop(at))
-    return change_file(sample, name, _joined(found), f"{what} of event {at} below its length")
+            event_list.insert(dice.randrange(len(event_list)), event_list.pop(offset))
+    return change_file(sample, name, _joined(event_list), f"{change} of event {offset} below its length")
 
 
 def _parquet(event: bytes, dice: Random) -> tuple[bytes, str] | None:
@@ -99,13 +99,13 @@ def parquet(sample: Sample, dice: Random) -> Mutation:
     name = _binlog(sample, dice)
     if name is None:
         return Mutation("nothing", sample.content)
-    found = _events(sample.content[name])
-    at = dice.randrange(len(found))
-    bent_event = _parquet(found[at], dice)
+    event_list = _events(sample.content[name])
+    offset = dice.randrange(len(event_list))
+    bent_event = _parquet(event_list[offset], dice)
     if bent_event is None:
         return events(sample, dice)
-    found[at], label = bent_event
-    return change_file(sample, name, _joined(found), f"{label} of event {at} changed")
+    event_list[offset], label = bent_event
+    return change_file(sample, name, _joined(event_list), f"{label} of event {offset} changed")
 
 
 MUTATORS = (events, parquet, parquet)

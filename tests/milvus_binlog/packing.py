@@ -54,7 +54,7 @@ def write_manifest(
 ) -> Path:
     path = directory / "_metadata" / f"manifest-{version}.avro"
     path.parent.mkdir(parents=True, exist_ok=True)
-    found = {
+    manifest = {
         "column_groups": list(groups),
         "delta_logs": [
             {"path": delta, "type": options.get("type", 0), "num_entries": options.get("deletes", 1)}
@@ -63,7 +63,7 @@ def write_manifest(
         "stats": {key: {"paths": list(paths), "metadata": {}} for key, paths in (stats or {}).items()},
     }
     with path.open("wb") as out:
-        fastavro.writer(out, options.get("schema", SCHEMA), [found], codec=options.get("codec", "null"))
+        fastavro.writer(out, options.get("schema", SCHEMA), [manifest], codec=options.get("codec", "null"))
     return path
 
 
@@ -84,8 +84,8 @@ def write_segment(
     groups = []
     for number, (ids, sizes) in enumerate(cuts.items()):
         files, start = [], 0
-        for at, size in enumerate(sizes):
-            name = f"{number}_{at}.parquet"
+        for index, size in enumerate(sizes):
+            name = f"{number}_{index}.parquet"
             part = table.select(list(map(str, ids))).slice(start, size)
             pq.write_table(part, directory / "_data" / name, **(parquet or {}))
             files.append(packed_file(name, 0, size))

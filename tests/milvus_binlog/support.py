@@ -115,8 +115,8 @@ SECOND = 1000 << layout.LOGICAL_BITS
 def message(fields: dict[int, Any]) -> bytes:
     """A protobuf message."""
     data = b""
-    for number, given in fields.items():
-        for value in given if isinstance(given, list) else [given]:
+    for number, field_value in fields.items():
+        for value in field_value if isinstance(field_value, list) else [field_value]:
             raw = value.encode() if isinstance(value, str) else value
             if isinstance(raw, bytes):
                 data += encode_varint(number << 3 | 2) + encode_varint(len(raw)) + raw
@@ -125,9 +125,9 @@ def message(fields: dict[int, Any]) -> bytes:
     return data
 
 
-def field(id: int, name: str, kind: int, more: dict[int, Any] | None = None, **params: Any) -> bytes:
+def field(id: int, name: str, kind: int, further_fields: dict[int, Any] | None = None, **params: Any) -> bytes:
     pairs = [message({1: key, 2: str(value)}) for key, value in params.items()]
-    return message({1: id, 2: name, 5: kind, 6: pairs, **(more or {})})
+    return message({1: id, 2: name, 5: kind, 6: pairs, **(further_fields or {})})
 
 
 PK = field(100, "pk", 5, {3: 1})
@@ -145,10 +145,10 @@ class Server:
         for time in times:
             self.keys[f"by-dev/meta/snapshots/{key}_ts{time}"] = value
 
-    def collection(self, id: int, name: str, fields: list[bytes], *times: int, **more: Any) -> None:
-        schema = message({1: name, 4: fields, **more.get("schema", {})})
-        value = message({1: id, 2: schema, 3: times[0] if times else 1, 15: 1, **more.get("info", {})})
-        self.put(f"root-coord/database/collection-info/{more.get('database', 1)}/{id}", value, *times)
+    def collection(self, id: int, name: str, fields: list[bytes], *times: int, **options: Any) -> None:
+        schema = message({1: name, 4: fields, **options.get("schema", {})})
+        value = message({1: id, 2: schema, 3: times[0] if times else 1, 15: 1, **options.get("info", {})})
+        self.put(f"root-coord/database/collection-info/{options.get('database', 1)}/{id}", value, *times)
 
     def partition(self, collection: int, id: int, name: str, state: int, *times: int) -> None:
         value = message({1: id, 2: name, 3: 1, 4: collection, 5: state})
@@ -179,7 +179,7 @@ def payload(column: pa.Array | pa.ChunkedArray, name: str = "val", **options: An
 
 
 def log(payloads: Sequence[bytes], type: DataType = DataType.VarChar) -> bytes:
-    events = [NewEvent(EventType.INSERT, NOW, NOW, one) for one in payloads]
+    events = [NewEvent(EventType.INSERT, NOW, NOW, payload) for payload in payloads]
     return encode_log(LogPlace(1, 2, 3), 101, type, events, {"original_size": "1", "nullable": True}, "it")
 
 

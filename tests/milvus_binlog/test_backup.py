@@ -40,18 +40,18 @@ def table(first: int, count: int) -> pa.Table:
 
 def test_names_are_those_of_the_backup(tmp_path: Path) -> None:
     root = tmp_path / "backup"
-    given = {"tree": "backup", "collection_name": "products", "partition_names": ("3=sold",)}
-    write_collection(root, table(0, 10), **given)
+    options = {"tree": "backup", "collection_name": "products", "partition_names": ("3=sold",)}
+    write_collection(root, table(0, 10), **options)
     dataset = sawlog.open(root)
     assert dataset.schema.names == ["key", "Größe.A", "vec", "tags", "$meta"]
-    wanted = table(0, 10).sort_by([("_partition", "ascending"), ("key", "ascending")]).drop(["_partition"])
-    assert dataset.to_table().cast(wanted.schema).equals(wanted)
+    expected = table(0, 10).sort_by([("_partition", "ascending"), ("key", "ascending")]).drop(["_partition"])
+    assert dataset.to_table().cast(expected.schema).equals(expected)
     assert dataset.contents.primary.name == "key"
     assert sawlog.open(root, table="products").count_rows() == 10
     assert sawlog.open(root, partitions=("sold",)).count_rows() == 5
     assert sorted(path.name for path in root.iterdir()) == ["binlogs", "meta"]
     # More rows, deletes, deletes for all partitions, and another collection go into the same tree.
-    write_collection(root, table(10, 4), **given, first_id=5000)
+    write_collection(root, table(10, 4), **options, first_id=5000)
     (first, *_) = sorted(int(path.name) for path in root.glob("binlogs/insert_log/1/2/*"))
     delete(root, [0], [NOW + 1], first, tree="backup")
     delete(root, [13], [NOW + 1], 900, -1, tree="backup")
@@ -79,7 +79,7 @@ def test_the_metadata_has_the_form_of_a_real_backup(tmp_path: Path) -> None:
     write_collection(tmp_path / "backup", table(0, 4), tree="backup")
     document = json.loads((tmp_path / "backup" / "meta" / "full_meta.json").read_text())
     (collection,) = document["collection_backups"]
-    assert [one["fieldID"] for one in collection["schema"]["fields"]] == [100, 101, 102, 103]  # and $meta
+    assert [field["fieldID"] for field in collection["schema"]["fields"]] == [100, 101, 102, 103]  # and $meta
     assert collection["schema"]["enable_dynamic_field"]
     assert collection["schema"]["fields"][1]["type_params"] == [{"key": "max_length", "value": "65535"}]
     assert collection["schema"]["fields"][3]["type_params"] == [{"key": "max_capacity", "value": "4096"}]
@@ -109,15 +109,15 @@ def test_what_newer_backups_say_of_their_collections(tmp_path: Path) -> None:
     write_collection(tmp_path, table(0, 3), tree="backup", collection_name="products")
     place = tmp_path / "meta" / "full_meta.json"
     data = json.loads(place.read_text())
-    (one,) = data["collection_backups"]
-    one |= {"aliases": ["goods"], "created_timestamp": NOW}
-    for position, said in ((message({1: "a", 2: b"id", 4: NOW + 7}), NOW + 7), (message({1: "a"}), 0)):
-        one["channel_checkpoints"] = {"a": base64.b64encode(position).decode()}
+    (collection_entry,) = data["collection_backups"]
+    collection_entry |= {"aliases": ["goods"], "created_timestamp": NOW}
+    for position, expected_time in ((message({1: "a", 2: b"id", 4: NOW + 7}), NOW + 7), (message({1: "a"}), 0)):
+        collection_entry["channel_checkpoints"] = {"a": base64.b64encode(position).decode()}
         place.write_text(json.dumps(data))
         (row,) = sawlog.read(tmp_path, view="collections", table="goods").to_pylist()
-        assert (row["aliases"], row["created"], row["checkpoints"]) == (["goods"], NOW, [("a", said)])
+        assert (row["aliases"], row["created"], row["checkpoints"]) == (["goods"], NOW, [("a", expected_time)])
     for wrong in ("####", base64.b64encode(message({4: 1 << 63})).decode(), base64.b64encode(b"\x0a\xff").decode()):
-        one["channel_checkpoints"] = {"a": wrong}
+        collection_entry["channel_checkpoints"] = {"a": wrong}
         place.write_text(json.dumps(data))
         with pytest.raises(FormatError, match="collection 'products'"):
             sawlog.read(tmp_path)
@@ -129,10 +129,10 @@ def test_repair_knows_the_fields_that_a_read_knows(tmp_path: Path) -> None:
     sawlog.write(rows, tmp_path / "b", format="milvus_binlog", primary_key="pk", timestamp=1 << 18, tree="backup")
     (keys,) = (tmp_path / "b").glob("binlogs/insert_log/*/*/*/100/*")
     data = bytearray(keys.read_bytes())
-    at = len(layout.MAGIC) + layout.HEADER.size + layout.DESCRIPTOR.size - 4
-    data[at : at + 4] = (-251).to_bytes(4, "little", signed=True)
+    offset = len(layout.MAGIC) + layout.HEADER.size + layout.DESCRIPTOR.size - 4
+    data[offset : offset + 4] = (-251).to_bytes(4, "little", signed=True)
     keys.write_bytes(data)
-    whole = sawlog.read(tmp_path / "b", format="milvus_binlog")
-    assert whole["pk"].to_pylist() == list(range(5))
+    table = sawlog.read(tmp_path / "b", format="milvus_binlog")
+    assert table["pk"].to_pylist() == list(range(5))
     assert sawlog.repair(tmp_path / "b", tmp_path / "c", format="milvus_binlog").rows == 5
-    assert sawlog.read(tmp_path / "c", format="milvus_binlog").equals(whole)
+    assert sawlog.read(tmp_path / "c", format="milvus_binlog").equals(table)

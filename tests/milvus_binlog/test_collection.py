@@ -66,11 +66,11 @@ def test_deletes_hit_strictly_older_rows(tmp_path: Path) -> None:
 @settings(max_examples=12)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 20), st.integers(1, 30)), max_size=60),
-    gone=st.lists(st.tuples(st.integers(0, 20), st.integers(1, 30)), max_size=40),
+    deletes=st.lists(st.tuples(st.integers(0, 20), st.integers(1, 30)), max_size=40),
     texts=st.booleans(),
 )
 def test_deletes_against_a_plain_model(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int]], gone: list[tuple[int, int]], texts: bool
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int]], deletes: list[tuple[int, int]], texts: bool
 ) -> None:
     if not rows:
         return
@@ -81,17 +81,17 @@ def test_deletes_against_a_plain_model(
 
     table = pa.table({"pk": [key(k) for k, _ in rows], "Timestamp": [t for _, t in rows]})
     write_collection(root, table, binlog_bytes=1 << 10)
-    if gone:
-        delete(root, [key(k) for k, _ in gone], [t for _, t in gone], 100)
+    if deletes:
+        delete(root, [key(k) for k, _ in deletes], [t for _, t in deletes], 100)
     latest: dict[int, int] = {}
-    for k, t in gone:
+    for k, t in deletes:
         latest[k] = max(t, latest.get(k, 0))
     expected = sorted(key(k) for k, t in rows if t >= latest.get(k, 0))
     dataset = open_as_it_lies(root, segments=(100,))
     assert sorted(dataset.to_table()["100"].to_pylist()) == expected
     for until in (5, 15):
         early = {}
-        for k, t in gone:
+        for k, t in deletes:
             if t <= until:
                 early[k] = max(t, early.get(k, 0))
         then = sorted(key(k) for k, t in rows if t <= until and t >= early.get(k, 0))
@@ -128,7 +128,7 @@ def test_every_delta_encoding_deletes(tmp_path: Path, name: str) -> None:
     shutil.copy(SYNTHETIC / "delta" / name, place)
     assert keys(tmp_path) == [5]
     assert [(row["pk"], row["timestamp"]) for row in sawlog.read(tmp_path, view="deletes").to_pylist()] == [
-        tuple(one) for one in expected
+        tuple(value) for value in expected
     ]
 
 
@@ -164,7 +164,7 @@ def test_as_of_warns_where_compaction_has_lost_the_past(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "2.3.5-compacted", root)
     for segment in (470611342512033767, 470611342512233783):
         shutil.rmtree(next(root.glob(f"insert_log/*/*/{segment}")))
-    moment = [one["timestamp"] for one in truth("2.3.5-compacted")["log"] if one["op"] == "insert"][1]
+    moment = [operation["timestamp"] for operation in truth("2.3.5-compacted")["log"] if operation["op"] == "insert"][1]
     options = {"table": "alltypes", "metadata": str(root / "etcd.json"), "as_of": moment}
     with pytest.warns(SegmentsWarning, match="compacted after as_of"):
         rows = sawlog.read(root, **options).num_rows
@@ -223,8 +223,8 @@ def test_a_field_added_later_is_aligned_at_the_end(tmp_path: Path) -> None:
     write_collection(tmp_path, table, binlog_bytes=1)
     logs = sorted((tmp_path / "insert_log/1/2/100/101").iterdir(), key=lambda path: int(path.name))
     assert len(logs) == 4
-    for gone in logs[:2]:
-        gone.unlink()
+    for log in logs[:2]:
+        log.unlink()
     assert open_as_it_lies(tmp_path).to_table().to_pydict() == {"100": [0, 1, 2, 3], "101": [None, None, 2, 3]}
 
 
@@ -264,14 +264,14 @@ def test_dynamic_fields_become_columns() -> None:
     table = with_etcd("2.3.5", "alltypes", dynamic_fields=("*",)).to_table()
     sent = [
         row
-        for one in truth("2.3.5")["log"]
-        if one.get("rows") and one["collection"] == "alltypes"
-        for row in one["rows"]
+        for operation in truth("2.3.5")["log"]
+        if operation.get("rows") and operation["collection"] == "alltypes"
+        for row in operation["rows"]
     ]
-    known = set(table.schema.names)
+    known_names = set(table.schema.names)
     named = set(with_etcd("2.3.5", "alltypes").schema.names)
     expected = {key for row in sent for key in row} - named
-    assert expected <= known
+    assert expected <= known_names
     by_key = {row["pk"]: row for row in sent}
     for row in table.to_pylist():
         if row["pk"] not in (1, 3, 5, 7, 9, 11, 13, 15, 17, 19):
@@ -327,8 +327,8 @@ def test_bare_parquet_segments(tmp_path: Path) -> None:
     assert inferred.schema.names == ["pk", "name", "vec", "n"]
     assert inferred.count_rows() == 99
     assert not sawlog.verify(tmp_path).damaged
-    (one,) = sawlog.read(tmp_path, view="segments").to_pylist()
-    assert (one["rows"], one["deletes"]) == (100, 2)
+    (segment_row,) = sawlog.read(tmp_path, view="segments").to_pylist()
+    assert (segment_row["rows"], segment_row["deletes"]) == (100, 2)
     (segment / "102" / "77").unlink()
     with pytest.raises(IncompleteError, match="field 102"):
         open_as_it_lies(tmp_path, schema=schema).to_table()
@@ -342,8 +342,8 @@ def test_backup_directory_with_group_and_metadata(tmp_path: Path) -> None:
     moved.parent.mkdir(parents=True)
     shutil.move(root / "plain" / "insert_log" / "1" / "2" / "100", moved)
     shutil.rmtree(root / "plain")
-    other = root / "binlogs" / "insert_log" / "1" / "2" / "999"
-    shutil.copytree(moved, other)
+    other_path = root / "binlogs" / "insert_log" / "1" / "2" / "999"
+    shutil.copytree(moved, other_path)
     binlogs = [
         {"binlogs": [{"log_path": f"x/insert_log/1/2/100/{path.parent.name}/{path.name}"}]}
         | ({"fieldID": int(path.parent.name)} if path.parent.name != "0" else {})
@@ -393,7 +393,7 @@ def test_ttl_hides_old_rows(tmp_path: Path) -> None:
     timeline = load(str(GOLDEN / "2.3.5" / "etcd.json"), sawlog.storage.Storage()).timeline
     assert timeline is not None
     meta = timeline.find_collections(None)
-    assert {one.ttl for one in meta.values()} == {0}
+    assert {entry.ttl for entry in meta.values()} == {0}
     second = 1000 << layout.LOGICAL_BITS
     write_collection(tmp_path / "tree", pa.table({"pk": [1, 2], "Timestamp": [NOW, NOW + 100 * second]}))
     segment = {"segment_id": 100, "binlogs": []}
@@ -456,21 +456,21 @@ def test_stream_written_files_join(tmp_path: Path) -> None:
     assert again.schema.equals(table.schema, check_metadata=True)
 
 
-def everything(message: Message) -> Iterator[Any]:
+def iterate_values(message: Message) -> Iterator[Any]:
     """All values of a message that is declared, and of those in it."""
     for name, declared in vars(type(message)).items():
         if isinstance(declared, messages.Field):
             value = getattr(message, name)
             yield value
-            for one in value if isinstance(value, list) else [value]:
-                if isinstance(one, Message):
-                    yield from everything(one)
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, Message):
+                    yield from iterate_values(item)
 
 
 @given(st.binary(max_size=60), st.sampled_from([CollectionInfo, SegmentInfo, ValueField]))
 def test_protobuf_reader_never_breaks(data: bytes, kind: type[Message]) -> None:
     with contextlib.suppress(FormatError):
-        assert list(everything(kind(data)))
+        assert list(iterate_values(kind(data)))
 
 
 @pytest.mark.nightly
@@ -502,14 +502,14 @@ def test_statistics_of_keys_leave_segments_unread(tmp_path: Path, texts: bool) -
         ("=", key(102), 1), ("=", key(103), 1), ("in", [key(0), key(398)], 2), (">", key(250), 2),
         ("<=", key(100), 2), ("!=", key(4), 4), ("<", key(0), 0), ("not in", [key(2)], 4),
     ]  # fmt: skip
-    for op, value, most in cases:
+    for op, value, limit in cases:
         filters = [("100", op, value)]
         plain = open_as_it_lies(tmp_path, filters=filters)
         quick = open_as_it_lies(tmp_path, filters=filters, use_statistics=True)
         assert quick.to_table().equals(plain.to_table())
-        assert len({fragment.place[2] for fragment in quick.fragments()}) <= most
-        told = [one for one in quick.skipped if "statistics" in one.reason]
-        assert len(told) >= 4 - most
+        assert len({fragment.place[2] for fragment in quick.fragments()}) <= limit
+        skipped_files = [file for file in quick.skipped if "statistics" in file.reason]
+        assert len(skipped_files) >= 4 - limit
         assert len({fragment.place[2] for fragment in plain.fragments()}) == 4
     absent = open_as_it_lies(
         tmp_path, filters=[("100", "in", [key(n) for n in (1, 103, 205, 307)])], use_statistics=True
@@ -517,8 +517,8 @@ def test_statistics_of_keys_leave_segments_unread(tmp_path: Path, texts: bool) -
     assert len(absent.fragments()) < len(open_as_it_lies(tmp_path).fragments())  # the Bloom filters know
     for log in tmp_path.glob("stats_log/1/2/2000/100/*"):
         log.write_bytes(b"{")
-    kept = open_as_it_lies(tmp_path, filters=[("100", "=", key(0))], use_statistics=True)
-    assert {fragment.place[2] for fragment in kept.fragments()} == {1000, 2000}
+    table_read = open_as_it_lies(tmp_path, filters=[("100", "=", key(0))], use_statistics=True)
+    assert {fragment.place[2] for fragment in table_read.fragments()} == {1000, 2000}
 
 
 def test_segments_of_dropped_partitions_cost_the_same_however_many_there_are() -> None:

@@ -16,11 +16,11 @@ def test_it_says_once_which_segments_it_takes_for_alive(tmp_path: Path, monkeypa
     pytest.importorskip("pyspark")
     from sawlog.milvus import spark
 
-    def planned_again(session: None, dataset: Any, *rest: object) -> int:
+    def planned_again(session: None, dataset: Any, *arguments: object) -> int:
         return len(dataset.list_batches())
 
     monkeypatch.setattr(spark, "rewrite_collection", planned_again)
     write_collection(tmp_path / "in", pa.table({"100": pa.array([1, 2, 3], pa.int64())}))
-    with pytest.warns(SegmentsWarning, match="read as found") as told:
+    with pytest.warns(SegmentsWarning, match="read as found") as warning_records:
         assert spark.compact(None, str(tmp_path / "in"), str(tmp_path / "out")) == 1  # type: ignore[arg-type, comparison-overlap]
-    assert len(told) == 1
+    assert len(warning_records) == 1

@@ -152,7 +152,7 @@ def bare(codec: int | None = None, encoding: int | None = None) -> bytes:
     footer, _ = thrift.read(data, end)
 
     def field(struct: thrift.Struct, number: int) -> list[Any]:
-        return next(one for one in struct.fields if one[0] == number)
+        return next(field for field in struct.fields if field[0] == number)
 
     chunk = field(field(footer, 4)[2][1][0], 1)[2][1][1]
     metadata = field(chunk, 3)[2]
@@ -169,14 +169,14 @@ def bare(codec: int | None = None, encoding: int | None = None) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("made", "named"), [({"codec": 3}, "LZO"), ({"codec": 42}, "codec 42"), ({"encoding": 11}, "encoding 11")]
+    ("sizes", "named"), [({"codec": 3}, "LZO"), ({"codec": 42}, "codec 42"), ({"encoding": 11}, "encoding 11")]
 )
 def test_codecs_and_encodings_that_pyarrow_lacks_are_unsupported(
-    tmp_path: Path, made: dict[str, int], named: str
+    tmp_path: Path, sizes: dict[str, int], named: str
 ) -> None:
     """The column is named, and costs nothing of the others."""
     path = tmp_path / "file"
-    path.write_bytes(bare(**made))
+    path.write_bytes(bare(**sizes))
     with pytest.raises(UnsupportedError, match=named):
         read_binlog(path)
     assert read_binlog(path, columns=["100"])["100"].to_pylist() == list(range(100))
@@ -278,10 +278,10 @@ def test_missing_field_files(tree: Path, field: str) -> None:
 def test_a_batch_that_lacks_a_file_is_left_out_of_the_repaired_collection(tree: Path, field: int) -> None:
     min(tree.glob(f"insert_log/1/2/2000/{field}/*"), key=lambda file: int(file.name)).unlink()
     with pytest.warns(DamageWarning, match="missing_file"):
-        left = keys(tree, on_damage="skip")
-    assert set(range(101, 200)) & set(left)
+        remaining_keys = keys(tree, on_damage="skip")
+    assert set(range(101, 200)) & set(remaining_keys)
     sawlog.repair(tree, tree.parent / "repaired")
-    assert keys(tree.parent / "repaired") == left
+    assert keys(tree.parent / "repaired") == remaining_keys
 
 
 def test_one_damaged_batch_costs_only_its_rows(tree: Path) -> None:
@@ -294,24 +294,24 @@ def test_one_damaged_batch_costs_only_its_rows(tree: Path) -> None:
     with pytest.raises(DamageError, match=victim.name):
         keys(tree)
     with pytest.warns(DamageWarning):
-        left = keys(tree, on_damage="skip")
-    lost = [i for i in EXPECTED if i not in left]
-    assert lost
-    assert len(lost) < 100
-    assert lost == list(range(lost[0], lost[-1] + 1))
+        remaining_keys = keys(tree, on_damage="skip")
+    lost_keys = [i for i in EXPECTED if i not in remaining_keys]
+    assert lost_keys
+    assert len(lost_keys) < 100
+    assert lost_keys == list(range(lost_keys[0], lost_keys[-1] + 1))
     (report,) = [file for file in sawlog.verify(tree).files if file.damaged]
     assert report.path == str(victim)
 
 
 def test_damage_that_costs_no_row_is_reported_once_next_to_damage_that_does(tree: Path) -> None:
     first = min(int(file.name) for file in tree.glob("insert_log/1/2/2000/100/*"))
-    field, other = (tree / f"insert_log/1/2/2000/{id}/{name}" for id, name in ((100, first), (101, first + 1)))
+    field, other_field = (tree / f"insert_log/1/2/2000/{id}/{name}" for id, name in ((100, first), (101, first + 1)))
     data = bytearray(field.read_bytes())
     data[data.index(b'{"original_size')] = ord("?")
     field.write_bytes(data + bytes(7))
-    data = bytearray(other.read_bytes())
+    data = bytearray(other_field.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 40] = bytes(40)
-    other.write_bytes(data)
+    other_field.write_bytes(data)
     counts = r"\(1 bad_extra, 1 bad_payload, 1 trailing_bytes\)"
     with pytest.warns(DamageWarning, match=counts):
         keys(tree, on_damage="skip")
@@ -319,10 +319,10 @@ def test_damage_that_costs_no_row_is_reported_once_next_to_damage_that_does(tree
 
 def test_files_that_disagree_about_rows(tree: Path) -> None:
     files = sorted(tree.glob("insert_log/1/2/2000/*/*"))
-    one = next(path for path in files if path.parent.name == "101")
+    path = next(path for path in files if path.parent.name == "101")
     short = tree.parent / "short"
     write_collection(short, pa.table({"pk": [1], "s": ["x"]}), first_id=7)
-    shutil.copy(next(short.glob("insert_log/1/2/7/101/*")), one)
+    shutil.copy(next(short.glob("insert_log/1/2/7/101/*")), path)
     with pytest.raises(DamageError, match="row_count_mismatch"):
         keys(tree, columns=["100", "101"])
     with pytest.warns(DamageWarning):
@@ -341,10 +341,10 @@ def test_damaged_delta_log(tree: Path) -> None:
 def test_metadata_that_names_what_is_not_there(tmp_path: Path) -> None:
     root = tmp_path / "tree"
     shutil.copytree(GOLDEN / "2.3.5", root)
-    gone = next(root.glob("insert_log/470611412203077890/*/470611412203277898/108/*"))
-    gone.unlink()
+    removed_path = next(root.glob("insert_log/470611412203077890/*/470611412203277898/108/*"))
+    removed_path.unlink()
     options = {"table": "alltypes", "metadata": str(root / "etcd.json")}
-    with pytest.raises(IncompleteError, match=f"names log {gone.name} of field 108"):
+    with pytest.raises(IncompleteError, match=f"names log {removed_path.name} of field 108"):
         sawlog.read(root, **options)
     with pytest.warns(DamageWarning):
         assert sawlog.read(root, on_damage="skip", **options).num_rows == 996 - 440
@@ -439,8 +439,8 @@ def test_a_dictionary_that_bursts(tmp_path: Path) -> None:
     pq.write_table(pa.table({"val": column}), sink, compression="zstd", store_schema=False)
     (tmp_path / "log").write_bytes(payload_log(sink.getvalue().to_pybytes()))
     assert (tmp_path / "log").stat().st_size < 100_000
-    said, grown = bomb(tmp_path / "log")
-    rows, batch = map(int, re.findall(r"(?:rows|batch) (\d+)", said))
+    message, grown = bomb(tmp_path / "log")
+    rows, batch = map(int, re.findall(r"(?:rows|batch) (\d+)", message))
     assert rows > 2000
     assert batch <= DICTIONARY_BUDGET >> 20
     assert grown < 1500
@@ -454,8 +454,8 @@ def test_a_page_that_bursts(tmp_path: Path) -> None:
     settings = {"compression": "zstd", "use_dictionary": False, "data_page_size": 1 << 30, "write_batch_size": 1 << 20}
     pq.write_table(pa.table({"val": column}), sink, **settings)
     (tmp_path / "log").write_bytes(payload_log(sink.getvalue().to_pybytes()))
-    said, grown = bomb(tmp_path / "log")
-    assert "max_item_bytes" in said
+    message, grown = bomb(tmp_path / "log")
+    assert "max_item_bytes" in message
     assert grown < 300
 
 
@@ -471,33 +471,33 @@ def test_no_change_of_a_byte_crashes(position: int, value: int, cut: int) -> Non
 def test_an_event_of_a_newer_type_costs_itself_alone(tmp_path: Path, agrees: bool, kinds: dict[str, int]) -> None:
     """Where its length and its next position agree; a code that a changed bit makes may do so, too."""
     data = (SYNTHETIC / "multi_event_insert").read_bytes()
-    whole = tmp_path / "whole"
-    whole.write_bytes(data)
-    events = sawlog.read(whole, format="milvus_binlog", view="frames").to_pylist()
+    whole_tree = tmp_path / "whole"
+    whole_tree.write_bytes(data)
+    events = sawlog.read(whole_tree, format="milvus_binlog", view="frames").to_pylist()
     changed = bytearray(data)
-    at = events[1]["offset"]
-    changed[at + 8] = 99
+    offset = events[1]["offset"]
+    changed[offset + 8] = 99
     if not agrees:
-        changed[at + 13] ^= 1
+        changed[offset + 13] ^= 1
     path = tmp_path / "log"
     path.write_bytes(changed)
     (report,) = sawlog.verify(path, format="milvus_binlog").files
     assert report.kinds == kinds
     assert report.account.total == len(data)
-    assert report.rows == (sum(one["rows"] for one in events[2:]) if agrees else 0)
+    assert report.rows == (sum(event["rows"] for event in events[2:]) if agrees else 0)
 
 
 def test_a_column_s_name_that_is_no_text_costs_nothing(tmp_path: Path) -> None:
     """Of the Parquet in an event, which values do not need."""
-    wanted = sawlog.read(SYNTHETIC / "multi_event_insert")
-    places = [found.start() for found in re.finditer(b"\x03val", GOOD)]
-    for chosen in (places[:1], places[1:2], places):
+    table = sawlog.read(SYNTHETIC / "multi_event_insert")
+    places = [match.start() for match in re.finditer(b"\x03val", GOOD)]
+    for places_changed in (places[:1], places[1:2], places):
         data = bytearray(GOOD)
-        for place in chosen:
+        for place in places_changed:
             data[place + 1] = 0xFF
         path = tmp_path / "log"
         path.write_bytes(data)
-        assert sawlog.read(path, format="milvus_binlog").equals(wanted)
+        assert sawlog.read(path, format="milvus_binlog").equals(table)
         check(
             Sample("log", "milvus_binlog", GOOD, "log"),
             bytes(data),

@@ -78,8 +78,8 @@ def test_rows_are_those_with_a_dump(data: Path, files: Path, place: str) -> None
 def test_a_database_by_itself_is_what_was_committed(data: Path, tmp_path: Path) -> None:
     shutil.copy(data / "member" / "snap" / "db", tmp_path / "copy.db")
     member = read_member(str(tmp_path / "copy.db"), Storage())
-    values, whole = member.store.values, json.loads(DUMP.read_text())
-    assert 0 < len(values) - 1 < len(whole)  # with the collection that is deleted later
+    values, whole_values = member.store.values, json.loads(DUMP.read_text())
+    assert 0 < len(values) - 1 < len(whole_values)  # with the collection that is deleted later
     assert b"by-dev/meta/root-coord/collection/77" in values
     assert read_member(str(data / "member" / "snap" / "db"), Storage()).requests > 50
 
@@ -205,11 +205,11 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_pages_are_told_by_file_and_offset(data: Path, name: str) -> None:
-    change, told = HOSTILE[name]
-    if told is None:  # the older meta is taken
+    change, message = HOSTILE[name]
+    if message is None:  # the older meta is taken
         assert read_changed(change, data)
         return
-    with pytest.raises(BrokenError, match=f"^db: byte \\d+: .*({told})"):
+    with pytest.raises(BrokenError, match=f"^db: byte \\d+: .*({message})"):
         read_changed(change, data)
 
 
@@ -302,13 +302,13 @@ def test_no_changed_byte_of_the_log_is_passed_over(data: Path) -> None:
     path = write_log(data, lambda content: content)
     content, chance = path.read_bytes(), random.Random(5)
     used = frame_places(content)[-1][1]
-    whole = keys(data)
+    whole_keys = keys(data)
     for _ in range(60):
         place = chance.randrange(used)
         path.write_bytes(content[:place] + bytes([content[place] ^ 1 << chance.randrange(8)]) + content[place + 1 :])
         member = read_member(str(data / "member" / "snap" / "db"), Storage())
         values = {key.decode(): base64.b64encode(value.data).decode() for key, value in member.store.values.items()}
-        assert member.broken is not None or values == whole
+        assert member.broken is not None or values == whole_keys
 
 
 def log_of(entries: Sequence[bytes]) -> bytes:
@@ -358,7 +358,7 @@ def test_transactions_within_transactions_are_not_followed_endlessly() -> None:
 def test_of_several_members_only_what_is_agreed_on_counts(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = str(data / "member" / "snap" / "db")
     read, single = member.read_database, read_member(database, Storage())
-    monkeypatch.setattr(member, "read_database", lambda *given: (*read(*given)[:2], 3))
+    monkeypatch.setattr(member, "read_database", lambda *arguments: (*read(*arguments)[:2], 3))
     assert read_member(database, Storage()).requests == single.requests - 1  # the last one was not agreed on yet
 
 
@@ -425,9 +425,9 @@ def collection(name: bytes, id: int = 7) -> bytes:
 
 def test_what_etcd_still_knows_of_earlier_times_is_used() -> None:
     store = KeyStore(watched=WATCHED)
-    key, other = b"by-dev/meta/root-coord/collection/7", b"by-dev/meta/root-coord/collection/8"
+    key, other_key = b"by-dev/meta/root-coord/collection/7", b"by-dev/meta/root-coord/collection/8"
     store.apply(make_put(key, collection(b"a")))
-    store.apply(make_put(other, collection(b"stays", 8)))
+    store.apply(make_put(other_key, collection(b"stays", 8)))
     store.apply(saved_time(1000))
     store.apply(make_put(key, collection(b"b")))
     assert names_as_of(store, 0, 999, 5000, None) == [["b", "stays"]] * 4  # one time is no clock

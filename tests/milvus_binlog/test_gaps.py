@@ -60,11 +60,11 @@ def test_a_delta_log_that_the_metadata_names(backup: Path, log: str, back: set[i
 def test_a_delta_log_that_etcd_names(tmp_path: Path) -> None:
     root = tmp_path / "2.3.5"
     shutil.copytree(GOLDEN / "2.3.5", root)
-    whole = with_etcd("2.3.5", "alltypes").count_rows()
+    count = with_etcd("2.3.5", "alltypes").count_rows()
     options = {"table": "alltypes", "metadata": str(root / "etcd.json")}
     for file in root.glob(f"delta_log/{_collection('alltypes')}/*/*/*"):
         file.unlink()
-    assert partial(root, "names this delta log", **options).num_rows > whole
+    assert partial(root, "names this delta log", **options).num_rows > count
 
 
 def _collection(name: str) -> int:
@@ -77,20 +77,20 @@ def test_a_backup_without_its_binlogs(backup: Path) -> None:
     shutil.rmtree(backup / "binlogs")
     assert partial(backup, "the metadata names").num_rows == 0
     report = sawlog.verify(backup)
-    missing = {one.path for file in report.files for one in file.damages if one.kind == "missing_file"}
+    missing = {damage.path for file in report.files for damage in file.damages if damage.kind == "missing_file"}
     assert missing == named
     assert sawlog.open(backup, on_damage="skip").schema.names == ["key"]
 
 
 def test_metadata_of_a_backup_that_is_cut_or_gone(backup: Path) -> None:
-    whole = sawlog.read(backup)
+    table = sawlog.read(backup)
     file = backup / "meta" / "full_meta.json"
     data = file.read_bytes()
     for length in (0, 1, len(data) // 2, len(data) - 1):
         file.write_bytes(data[:length])
-        assert partial(backup, "no whole JSON.*metadata=").num_rows == whole.num_rows
+        assert partial(backup, "no whole JSON.*metadata=").num_rows == table.num_rows
     file.unlink()
-    assert partial(backup, "a backup without its metadata").num_rows == whole.num_rows
+    assert partial(backup, "a backup without its metadata").num_rows == table.num_rows
 
 
 def test_a_dump_of_etcd_that_is_cut(tmp_path: Path) -> None:
@@ -148,18 +148,18 @@ def test_insert_logs_of_another_state(tmp_path: Path) -> None:
         sawlog.open(tmp_path / "backup").count_rows()
 
 
-@pytest.mark.parametrize("given", [{"memory_size": 1}, {}])
-def test_a_log_of_another_size(tmp_path: Path, given: dict[str, int]) -> None:
+@pytest.mark.parametrize("changes", [{"memory_size": 1}, {}])
+def test_a_log_of_another_size(tmp_path: Path, changes: dict[str, int]) -> None:
     """Only metadata of Milvus 2.4 and later says how large files are: before, `log_size` was the size in memory."""
     write_collection(tmp_path / "backup", pa.table({"key": range(5)}), tree="backup", collection_name="products")
     meta = tmp_path / "backup/meta/full_meta.json"
-    held = json.loads(meta.read_text())
-    segment = held["collection_backups"][0]["partition_backups"][0]["segment_backups"][0]
-    log = next(one for one in segment["binlogs"] if one.get("fieldID") == 100)["binlogs"][0]
+    document = json.loads(meta.read_text())
+    segment = document["collection_backups"][0]["partition_backups"][0]["segment_backups"][0]
+    log = next(binlog for binlog in segment["binlogs"] if binlog.get("fieldID") == 100)["binlogs"][0]
     size = log["log_size"]
-    log |= {"log_size": 7, **given}
-    meta.write_text(json.dumps(held))
-    if given:
+    log |= {"log_size": 7, **changes}
+    meta.write_text(json.dumps(document))
+    if changes:
         match = f"expected 7 bytes, as the metadata says, found {size}"
         assert partial(tmp_path / "backup", match).num_rows == 5
     else:

@@ -24,22 +24,22 @@ def float32(value: float) -> float:
 
 def normal(row: dict[str, Any], types: dict[str, str]) -> dict[str, Any]:
     """A row of the truth as sawlog delivers it; fields that no schema names are those of the dynamic field."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     dynamic: dict[str, Any] = {}
     for name, value in row.items():
         kind = types.get(name)
         if kind is None:
             dynamic[name] = value
         elif kind == "Float" or kind == "FloatVector":
-            found[name] = [float32(one) for one in value] if isinstance(value, list) else float32(value)
+            values[name] = [float32(number) for number in value] if isinstance(value, list) else float32(value)
         elif kind == "BinaryVector":
             text = value["b64"][0] if isinstance(value, dict) else value
-            found[name] = base64.b64decode(text)
+            values[name] = base64.b64decode(text)
         else:
-            found[name] = value
+            values[name] = value
     if "$meta" in types:
-        found["$meta"] = dynamic
-    return found
+        values["$meta"] = dynamic
+    return values
 
 
 def delivered(row: dict[str, Any]) -> dict[str, Any]:
@@ -79,8 +79,8 @@ def test_every_row_that_was_sent(name: str, collection: str) -> None:
 @pytest.mark.parametrize(("name", "collection"), collections())
 def test_every_row_that_the_server_shows(name: str, collection: str) -> None:
     """What a strong query answered before partition p2 was dropped; the two oldest servers answered none."""
-    told = truth(name)
-    state = (told.get("state_before_drop_partition") or told.get("state") or {}).get(collection)
+    truth_document = truth(name)
+    state = (truth_document.get("state_before_drop_partition") or truth_document.get("state") or {}).get(collection)
     rows = open_as_it_lies(GOLDEN / name, table=id_of(name, collection)).count_rows()
     assert rows == manifest(name)[collection]["naive_directory_scan"]["rows_after_segment_deletes"]
     if not state:
@@ -93,13 +93,13 @@ def test_every_row_that_the_server_shows(name: str, collection: str) -> None:
     key, types = manifest(name)[collection]["pk"], types_of(dataset.schema)
     read = {row[key]: delivered(row) for row in dataset.to_table().to_pylist()}
     assert len(read) == len(state)
-    for shown in state:
-        wanted = normal(shown, types)
-        have = read[shown[key]]
-        if "$meta" in wanted and not wanted["$meta"]:
+    for state_row in state:
+        expected_row = normal(state_row, types)
+        have = read[state_row[key]]
+        if "$meta" in expected_row and not expected_row["$meta"]:
             have = {n: v for n, v in have.items() if n != "$meta"}
-            wanted.pop("$meta")
-        assert {n: have[n] for n in wanted} == wanted
+            expected_row.pop("$meta")
+        assert {n: have[n] for n in expected_row} == expected_row
 
 
 @pytest.mark.parametrize(("name", "collection"), collections())
@@ -141,8 +141,8 @@ def test_every_file_is_whole_and_accounted_for(name: str) -> None:
 
 def test_as_of_goes_back_before_deletes_and_compaction() -> None:
     """Before the first deletes there were 1000 rows; the segments that were compacted later still say so."""
-    log = [one for one in truth("2.3.5-compacted")["log"] if one["collection"] == "alltypes"]
-    inserts = [one["timestamp"] for one in log if one["op"] == "insert"]
+    log = [operation for operation in truth("2.3.5-compacted")["log"] if operation["collection"] == "alltypes"]
+    inserts = [row["timestamp"] for row in log if row["op"] == "insert"]
     counts = []
     for moment in inserts:
         dataset = with_etcd("2.3.5-compacted", "alltypes", as_of=moment)
@@ -225,9 +225,13 @@ def test_stats_logs_hold_the_keys_of_their_segment() -> None:
             pa.array(range(10**9, 10**9 + 1000)) if pa.types.is_int64(column.type) else pa.array(map(str, range(1000)))
         )
         assert bloom.count_hits(absent) < 150
-        made = make_stats_log(entry["fieldID"], column)
-        assert made["bf"] == entry["bf"]
-        assert (made["minPk"], made["maxPk"], made["pkType"]) == (entry["minPk"], entry["maxPk"], entry["pkType"])
+        stats_log = make_stats_log(entry["fieldID"], column)
+        assert stats_log["bf"] == entry["bf"]
+        assert (stats_log["minPk"], stats_log["maxPk"], stats_log["pkType"]) == (
+            entry["minPk"],
+            entry["maxPk"],
+            entry["pkType"],
+        )
         rows = sawlog.read(path).to_pylist()
         assert rows[0]["bits"] == entry["bf"]["m"]
         assert 0 < rows[0]["bits_set"] <= math.ceil(entry["bf"]["m"])

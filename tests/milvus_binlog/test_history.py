@@ -19,13 +19,17 @@ from .support import GOLDEN, NOW, PK, SECOND, Server, delete, message, quiet, tr
 
 def times(name: str, collection: str) -> list[int]:
     """When rows were inserted or deleted, by the diary of the program that drove the server."""
-    return [one["timestamp"] for one in truth(name)["log"] if one["collection"] == collection and one.get("timestamp")]
+    return [
+        operation["timestamp"]
+        for operation in truth(name)["log"]
+        if operation["collection"] == collection and operation.get("timestamp")
+    ]
 
 
-def there(history: pa.Table, time: int) -> Counter[str]:
+def count_alive(history: pa.Table, time: int) -> Counter[str]:
     """The versions that were there at a time, as texts that can be compared."""
-    found = zip(history["_inserted"].to_pylist(), history["_deleted"].to_pylist(), strict=True)
-    keep = pa.array([begun <= time and (ended is None or ended > time) for begun, ended in found], pa.bool_())
+    lifetimes = zip(history["_inserted"].to_pylist(), history["_deleted"].to_pylist(), strict=True)
+    keep = pa.array([begin <= time and (ended is None or ended > time) for begin, ended in lifetimes], pa.bool_())
     return count_rows(history.drop_columns(["_inserted", "_deleted"]).filter(keep))
 
 
@@ -47,7 +51,7 @@ def test_history_is_the_rows_of_every_time(name: str, collection: str) -> None:
     moments = times(name, collection)
     assert moments
     for time in (moments[0], moments[len(moments) // 2], moments[-1], layout.MAX_TSO):
-        assert there(history, time) == count_rows(with_etcd(name, collection, as_of=time).to_table()), time
+        assert count_alive(history, time) == count_rows(with_etcd(name, collection, as_of=time).to_table()), time
 
 
 @quiet
@@ -55,24 +59,24 @@ def test_history_is_the_rows_of_every_time(name: str, collection: str) -> None:
 def test_versions_end_with_their_first_later_delete(tmp_path: Path, texts: bool) -> None:
     """A key that comes and goes three times; deletes at the very time of an insert hit only what is older."""
     key: Any = str if texts else int
-    for at in (0, 10, 20):
-        table = pa.table({"pk": [key(1), key(2)], "value": [at, at]})
-        write_collection(tmp_path, table, timestamp=NOW + at, first_id=100 * (at + 1))
+    for number in (0, 10, 20):
+        table = pa.table({"pk": [key(1), key(2)], "value": [number, number]})
+        write_collection(tmp_path, table, timestamp=NOW + number, first_id=100 * (number + 1))
     delete(tmp_path, [key(1)] * 4, [NOW, NOW + 5, NOW + 10, NOW + 30], 100, first_id=9000)
     history = sawlog.read(tmp_path, view="history").sort_by([("100", "ascending"), ("_inserted", "ascending")])
     ends = [
-        (one["101"], one["_inserted"] - NOW, one["_deleted"] and one["_deleted"] - NOW) for one in history.to_pylist()
+        (row["101"], row["_inserted"] - NOW, row["_deleted"] and row["_deleted"] - NOW) for row in history.to_pylist()
     ]
     assert ends == [(0, 0, 5), (10, 10, None), (20, 20, None), (0, 0, None), (10, 10, None), (20, 20, None)]
     level_zero = tmp_path / "delta_log/1/-1"
     shutil.copytree(tmp_path / "delta_log/1/2/100", level_zero / "700")
     history = sawlog.read(tmp_path, view="history").sort_by([("100", "ascending"), ("_inserted", "ascending")])
-    assert [one and one - NOW for one in history["_deleted"].to_pylist()] == [5, 30, 30, None, None, None]
+    assert [value and value - NOW for value in history["_deleted"].to_pylist()] == [5, 30, 30, None, None, None]
 
 
 @quiet
-@pytest.mark.parametrize("gone", [(), (100,), (100, 200)])
-def test_what_was_compacted_counts_once(tmp_path: Path, gone: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("removed_segments", [(), (100,), (100, 200)])
+def test_what_was_compacted_counts_once(tmp_path: Path, removed_segments: tuple[int, ...]) -> None:
     """Sources take the place of what they became while all of them are there; deletes of what they became hit them."""
     root = tmp_path / "files"
     for segment, keys in ((100, [1, 2]), (200, [3]), (300, [2, 3])):
@@ -84,12 +88,12 @@ def test_what_was_compacted_counts_once(tmp_path: Path, gone: tuple[int, ...]) -
     server.partition(1, 2, "kept", 0, NOW - SECOND)
     for segment in (100, 200):
         server.segment(1, 2, segment, 6, NOW + 5 * SECOND)
-        if segment in gone:
+        if segment in removed_segments:
             shutil.rmtree(root / f"insert_log/1/2/{segment}")
     server.put("datacoord-meta/s/1/2/300", message({1: 300, 2: 1, 3: 2, 6: 4, 15: [100, 200], 20: 2}))
     history = sawlog.read(root, view="history", metadata=server.save(tmp_path / "etcd.json")).to_pylist()
-    found = sorted((one["pk"], one["_deleted"] and (one["_deleted"] - NOW) // SECOND) for one in history)
-    assert found == ([(1, 1), (2, None), (3, 9)] if not gone else [(2, None), (3, 9)])
+    row_tuples = sorted((row["pk"], row["_deleted"] and (row["_deleted"] - NOW) // SECOND) for row in history)
+    assert row_tuples == ([(1, 1), (2, None), (3, 9)] if not removed_segments else [(2, None), (3, 9)])
 
 
 @quiet

@@ -40,29 +40,29 @@ DAMAGED = Path(__file__).parent / "damaged"
 
 def agreed(path: Path, rows: int, kinds: list[str], place: Path) -> None:
     """Every verb has the same rows and the same damage; what is repaired is whole, and is repaired to itself."""
-    given: dict[str, Any] = {"format": "milvus_binlog"}
-    report = sawlog.verify(path, **given)
+    settings: dict[str, Any] = {"format": "milvus_binlog"}
+    report = sawlog.verify(path, **settings)
     damages = [(d.offset, d.length, d.kind) for file in report.files for d in file.damages]
     assert [kind for _, _, kind in damages] == kinds
     assert report.rows == rows
     assert all(file.account.total == file.size for file in report.files)
-    listed = sawlog.read(path, view="damage", **given).to_pylist()
-    assert [(one["offset"], one["length"], one["kind"]) for one in listed] == damages
-    skipped = sawlog.read(path, on_damage="skip", **given)
+    listed = sawlog.read(path, view="damage", **settings).to_pylist()
+    assert [(row["offset"], row["length"], row["kind"]) for row in listed] == damages
+    skipped = sawlog.read(path, on_damage="skip", **settings)
     assert skipped.num_rows == rows
-    assert sawlog.open(path, on_damage="skip", **given).count_rows() == rows
+    assert sawlog.open(path, on_damage="skip", **settings).count_rows() == rows
     if kinds:
-        for verb in (sawlog.open(path, **given).to_table, sawlog.open(path, **given).count_rows):
+        for verb in (sawlog.open(path, **settings).to_table, sawlog.open(path, **settings).count_rows):
             with pytest.raises(DamageError) as caught:
                 verb()
             assert (caught.value.damage.offset, caught.value.damage.length) == damages[0][:2]
     else:
-        assert sawlog.read(path, **given).equals(skipped)
-    assert sawlog.repair(path, place, **given).rows == rows
-    assert not sawlog.verify(place, **given).damaged
-    assert sawlog.read(place, **given).equals(skipped)
+        assert sawlog.read(path, **settings).equals(skipped)
+    assert sawlog.repair(path, place, **settings).rows == rows
+    assert not sawlog.verify(place, **settings).damaged
+    assert sawlog.read(place, **settings).equals(skipped)
     again = place.with_name("again")
-    sawlog.repair(place, again, **given)
+    sawlog.repair(place, again, **settings)
     assert again.read_bytes() == place.read_bytes()
 
 
@@ -106,15 +106,15 @@ def test_of_a_damaged_event_the_rows_before_the_damage_are_kept(tmp_path: Path) 
     damaged[frame : frame + 4] = bytes(4)
     path = tmp_path / "log"
     path.write_bytes(log([paged(pa.array([1, 2, 3])), bytes(damaged), paged(pa.array([7]))]))
-    kept = sawlog.read(path, format="milvus_binlog", on_damage="skip").num_rows
-    assert 4 < kept < rows
-    agreed(path, kept, [BinlogDamageKind.BAD_PAYLOAD.label], tmp_path / "repaired")
+    row_count = sawlog.read(path, format="milvus_binlog", on_damage="skip").num_rows
+    assert 4 < row_count < rows
+    agreed(path, row_count, [BinlogDamageKind.BAD_PAYLOAD.label], tmp_path / "repaired")
 
 
 def test_intact_events_before_a_broken_one_are_delivered_by_both_policies(tmp_path: Path) -> None:
-    whole = log([paged(pa.array([1, 2, 3])), paged(pa.array([4]))])
+    whole_log = log([paged(pa.array([1, 2, 3])), paged(pa.array([4]))])
     path = tmp_path / "log"
-    path.write_bytes(whole[:-20])
+    path.write_bytes(whole_log[:-20])
     batches = sawlog.open(path, format="milvus_binlog").to_batches()
     assert next(batches).to_pydict() == {"100": [1, 2, 3]}
     with pytest.raises(DamageError, match="truncated"):
@@ -125,19 +125,19 @@ def test_intact_events_before_a_broken_one_are_delivered_by_both_policies(tmp_pa
 @pytest.mark.nightly
 def test_every_bit_of_headers_and_footers(tmp_path: Path) -> None:
     """No bit that decides how many rows there are can be changed without the same rows, or a word about it."""
-    whole = log([paged(pa.array([5, 6, 7], pa.int64()), use_dictionary=True)])
+    whole_log = log([paged(pa.array([5, 6, 7], pa.int64()), use_dictionary=True)])
     path = tmp_path / "log"
-    values = len(whole) - len(paged(pa.array([5, 6, 7], pa.int64()), use_dictionary=True))
-    for at in (*range(values), *range(len(whole) - 230, len(whole))):
-        for bit in range(8) if at >= len(whole) - 8 else (at % 8, (at + 5) % 8):
-            data = bytearray(whole)
-            data[at] ^= 1 << bit
+    values = len(whole_log) - len(paged(pa.array([5, 6, 7], pa.int64()), use_dictionary=True))
+    for offset in (*range(values), *range(len(whole_log) - 230, len(whole_log))):
+        for bit in range(8) if offset >= len(whole_log) - 8 else (offset % 8, (offset + 5) % 8):
+            data = bytearray(whole_log)
+            data[offset] ^= 1 << bit
             path.write_bytes(data)
             try:
                 rows = sawlog.read(path, format="milvus_binlog").num_rows
             except sawlog.SawlogError:
                 continue
-            assert rows == 3, (at, bit)
+            assert rows == 3, (offset, bit)
 
 
 @pytest.fixture
@@ -166,19 +166,19 @@ def test_rows_of_a_check_are_those_that_are_read(tree: Path) -> None:
 @pytest.mark.parametrize("name", ["0", "1", "100", "101"])
 def test_no_flipped_bit_makes_a_column_vanish(tree: Path, name: str) -> None:
     """Without metadata, only the files say which columns there are."""
-    wanted = open_as_it_lies(tree).to_table()
+    result_table = open_as_it_lies(tree).to_table()
     (victim,) = tree.glob(f"insert_log/1/2/100/{name}/*")
-    whole = victim.read_bytes()
-    for at in (*range(0, 140, 3), *range(len(whole) - 40, len(whole), 3)):
-        data = bytearray(whole)
-        data[at] ^= 1 << at % 8
+    file_data = victim.read_bytes()
+    for offset in (*range(0, 140, 3), *range(len(file_data) - 40, len(file_data), 3)):
+        data = bytearray(file_data)
+        data[offset] ^= 1 << offset % 8
         victim.write_bytes(data)
         try:
             table = open_as_it_lies(tree).to_table()
         except sawlog.SawlogError:
             continue
-        assert table.schema.names == wanted.schema.names
-        assert table.num_rows == wanted.num_rows
+        assert table.schema.names == result_table.schema.names
+        assert table.num_rows == result_table.num_rows
 
 
 def test_a_field_whose_only_file_is_damaged_is_there(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_no_byte_of_a_file_without_events_is_damaged_twice(tree: Path) -> None:
     (victim,) = tree.glob("insert_log/1/2/100/1/*")
     descriptor = victim.read_bytes().split(b'"}')[0] + b'"}'
     victim.write_bytes(descriptor.replace(b"original", b"origin\x7f\x00"))
-    (report,) = [one for one in sawlog.verify(tree).files if one.path == str(victim)]
+    (report,) = [file for file in sawlog.verify(tree).files if file.path == str(victim)]
     assert [damage.kind for damage in report.damages] == [
         BinlogDamageKind.BAD_EXTRA.label,
         BinlogDamageKind.TRUNCATED.label,
@@ -215,20 +215,20 @@ def test_no_byte_of_a_file_without_events_is_damaged_twice(tree: Path) -> None:
 def test_a_batch_whose_files_disagree_and_are_damaged_is_told_of_in_one_order(tree: Path) -> None:
     keys, values = (next(tree.glob(f"insert_log/1/2/100/{name}/*")) for name in (100, 101))
     data = bytearray(keys.read_bytes())
-    at = data.index(b"PAR1") + 4
-    data[at : at + 2] = b"\xff\xff"
+    offset = data.index(b"PAR1") + 4
+    data[offset : offset + 2] = b"\xff\xff"
     keys.write_bytes(data)
     values.write_bytes(log([paged(pa.array(["a"]))], DataType.VarChar))
-    found: list[Any] = []
+    damages_listed: list[Any] = []
     with pytest.raises(DamageError) as caught:
         open_as_it_lies(tree).to_table()
     for fragment in open_as_it_lies(tree, on_damage="skip").fragments():
-        found += fragment.inspect(every=True).damages
-    assert [(one.path, one.kind) for one in found] == [
+        damages_listed += fragment.inspect(every=True).damages
+    assert [(damage.path, damage.kind) for damage in damages_listed] == [
         (str(values), BinlogDamageKind.ROW_COUNT_MISMATCH.label),
         (str(keys), BinlogDamageKind.BAD_PAYLOAD.label),
     ]
-    assert caught.value.damage == found[0]
+    assert caught.value.damage == damages_listed[0]
 
 
 def test_a_type_that_the_values_are_not_of_is_damage(tmp_path: Path) -> None:
@@ -238,9 +238,9 @@ def test_a_type_that_the_values_are_not_of_is_damage(tmp_path: Path) -> None:
     agreed(path, 0, [BinlogDamageKind.TYPE_MISMATCH.label], tmp_path / "repaired")
 
 
-def payload_of(data: bytes, place: Path, most: int | None = None) -> Payload:
+def payload_of(data: bytes, place: Path, limit: int | None = None) -> Payload:
     place.write_bytes(data)
-    return Payload(Storage().open(place), str(place), Extent(0, len(data)), most)
+    return Payload(Storage().open(place), str(place), Extent(0, len(data)), limit)
 
 
 def test_a_page_may_have_what_its_bytes_justify(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_page_may_have_what_its_bytes_justify(tmp_path: Path) -> None:
 def test_a_footer_that_claims_much_never_reaches_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the smallest elements takes hundreds of bytes there: 11 MB took 2.6 GiB."""
 
-    def never(*given: Any, **more: Any) -> None:
+    def never(*arguments: Any, **options: Any) -> None:
         raise AssertionError("pyarrow was given the footer")
 
     monkeypatch.setattr(pq, "ParquetFile", never)
@@ -297,9 +297,9 @@ def deltas(rows: int, keys: int, place: Path) -> File:
     return File(str(place), place.stat().st_size)
 
 
-def looked_up(file: File, most: int | None = None) -> index.DeleteIndex:
-    place = (None, None, most, Storage(), {})
-    logs = DeltaLogs((file,), pa.int64(), str(most) + file.path, *place)
+def looked_up(file: File, limit: int | None = None) -> index.DeleteIndex:
+    place = (None, None, limit, Storage(), {})
+    logs = DeltaLogs((file,), pa.int64(), str(limit) + file.path, *place)
     return logs.read_newest(strict=False)
 
 
@@ -317,17 +317,17 @@ def test_delete_logs_take_the_memory_of_their_keys(tmp_path: Path) -> None:
 def test_tables_that_grow_keep_what_they_hold() -> None:
     from sawlog.milvus.deletes.log import Deletes
 
-    def some(texts: bool) -> Iterator[Deletes]:
+    def make_deletes(texts: bool) -> Iterator[Deletes]:
         for start in range(0, 5000, 700):
             numbers = range(start, start + 700)
             keys = pa.array([f"key {n}" for n in numbers]) if texts else pa.array(numbers, pa.int64())
             yield Deletes(keys, pa.array([n % 50 + 1 for n in numbers], pa.int64()), 0)
 
     for texts in (False, True):
-        made = index.DeleteIndex(some(texts), None)
+        delete_index = index.DeleteIndex(make_deletes(texts), None)
         numbers = range(-10, 5600)
         keys = pa.array([f"key {n}" for n in numbers]) if texts else pa.array(numbers, pa.int64())
-        keep = made.mark_survivors(keys, np.array([25] * len(numbers)))
+        keep = delete_index.mark_survivors(keys, np.array([25] * len(numbers)))
         assert keep is not None
         assert keep.tolist() == [int(not (0 <= n < 5600 and n % 50 + 1 > 25)) for n in numbers]
 
@@ -338,23 +338,23 @@ def test_times_that_a_footer_is_wrong_about_hide_no_rows(first: int, tmp_path: P
     """Footers have no checksums, and `as_of` and filters leave batches unread by the limits that are there, twice."""
     times = [NOW, NOW + 100]
     write_collection(tmp_path, pa.table({"pk": [1, 2], "Timestamp": times}))
-    (log,) = (one for one in tmp_path.rglob("insert_log/*/*/*/1/*") if one.is_file())
+    (log,) = (path for path in tmp_path.rglob("insert_log/*/*/*/1/*") if path.is_file())
     intact = log.read_bytes()
     limits = [time.to_bytes(8, "little") for time in times]
     behind = intact.index(b"PAR1")
-    places = [at for at in range(behind, len(intact) - 8) if intact[at : at + 8] in limits]
+    places = [offset for offset in range(behind, len(intact) - 8) if intact[offset : offset + 8] in limits]
     tried = 0
-    for at in places[-4:]:
+    for place in places[-4:]:
         for bit in range(first, 64, 8):
             data = bytearray(intact)
-            data[at + bit // 8] ^= 1 << bit % 8
+            data[place + bit // 8] ^= 1 << bit % 8
             log.write_bytes(data)
             tried += 1
             then = open_as_it_lies(tmp_path, as_of=NOW).to_table()
             assert then["100"].to_pylist() == [1]
             for time, key in zip(times, (1, 2), strict=True):
-                found = open_as_it_lies(tmp_path, view="inserts", filters=[("Timestamp", "=", time)]).to_table()
-                assert found["100"].to_pylist() == [key]
+                table = open_as_it_lies(tmp_path, view="inserts", filters=[("Timestamp", "=", time)]).to_table()
+                assert table["100"].to_pylist() == [key]
     assert tried == 32
 
 
@@ -373,7 +373,7 @@ def test_a_writer_whose_name_is_no_text_is_told_as_that(tmp_path: Path) -> None:
 
 def test_the_view_of_inserts_is_none_of_delta_logs(tmp_path: Path) -> None:
     delete(tmp_path, [7, -8], [NOW, NOW], 100)
-    (log,) = (one for one in tmp_path.rglob("*") if one.is_file())
+    (log,) = (path for path in tmp_path.rglob("*") if path.is_file())
     assert sawlog.open(log, format="milvus_binlog").count_rows() == 2
     with pytest.raises(OptionError, match="view inserts is for insert logs; this is delta"):
         sawlog.open(log, format="milvus_binlog", view="inserts")
@@ -389,10 +389,10 @@ def test_a_repaired_collection_opens_in_every_view(tmp_path: Path, tree: str, br
     write_collection(root, table, tree=tree)
     delete(root, [25], [NOW + 1], 2, tree=tree, first_id=9000)
     delete(root, [5], [NOW + 1], 1, tree=tree, first_id=9001)
-    (log,) = (one for one in root.rglob("insert_log/1/2/1/101/*"))
+    (log,) = (path for path in root.rglob("insert_log/1/2/1/101/*"))
     data = bytearray(log.read_bytes())
-    at = data.index(b"PAR1") + 4 if broken == "payload" else 0
-    data[at : at + 8] = b"\xff" * 8
+    offset = data.index(b"PAR1") + 4 if broken == "payload" else 0
+    data[offset : offset + 8] = b"\xff" * 8
     log.write_bytes(data)
     before = sawlog.read(root, on_damage="skip")
     assert before.num_rows == 9
@@ -413,7 +413,7 @@ def test_repair_refuses_where_a_file_that_no_row_needs_cannot_be_had(tmp_path: P
     (tmp_path / "copy").mkdir()
     with pytest.raises(sawlog.SawlogError, match="the repaired copy was not published"):
         sawlog.repair(tmp_path / "root", tmp_path / "copy")
-    assert [one for one in (tmp_path / "copy").rglob("*") if one.is_file()] == []
+    assert [path for path in (tmp_path / "copy").rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.parametrize("tree", ["plain", "backup"])
@@ -432,9 +432,9 @@ def test_a_collection_without_rows_has_its_columns(tmp_path: Path, tree: str) ->
 def test_no_deletes_are_no_delta_log(tmp_path: Path, content: str) -> None:
     names = ("pk", "timestamp") if content == "deletes" else ("type", "timestamp", "request")
     kinds = {"pk": pa.int64(), "timestamp": pa.int64(), "type": pa.string(), "request": pa.binary()}
-    nothing = pa.schema([(name, kinds[name]) for name in names]).empty_table()
+    empty_table = pa.schema([(name, kinds[name]) for name in names]).empty_table()
     with pytest.raises(sawlog.SchemaError, match="there are no"):
-        sawlog.write(nothing, tmp_path / "root", format="milvus_binlog", content=content)
+        sawlog.write(empty_table, tmp_path / "root", format="milvus_binlog", content=content)
     assert not (tmp_path / "root").exists()
 
 

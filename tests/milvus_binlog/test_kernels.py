@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarn
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TIMES = st.integers(0, (1 << 63) - 1)
-ODD = [
+STRANGE_CELLS = [
     '{"pk":1,"ts":2,"pkType":5} ',
     '{"pk":01,"ts":2,"pkType":5}',
     '{"pk":1,"ts":-2,"pkType":5}',
@@ -36,12 +36,12 @@ ODD = [
     "{",
     "null",
 ]
-ODD += [
+STRANGE_CELLS += [
     '{"ts":2,"pk":1,"pkType":5}',
     '{"pk":9223372036854775808,"ts":2,"pkType":5}',
     '{"pk":"\\u00e9","ts":2,"pkType":21}',
 ]
-ODD += [
+STRANGE_CELLS += [
     '{"pk":"a","ts":2,"pkType":5}',
     '{"pk":1,"ts":2,"pkType":21}',
     '{"pk":-,"ts":2,"pkType":5}',
@@ -51,14 +51,14 @@ ODD += [
 
 
 @kernel
-def _rest(value: UInt64, divisor: UInt64) -> UInt64:
+def _compute_remainder(value: UInt64, divisor: UInt64) -> UInt64:
     return kernels.compute_remainder(value, divisor, np.uint64(0xFFFFFFFFFFFFFFFF) // divisor)
 
 
 @given(st.integers(0, (1 << 64) - 1), st.integers(1, (1 << 64) - 1) | st.integers(1, 9))
 def test_a_remainder_without_a_division(value: int, divisor: int) -> None:
-    for one in {value, value - value % divisor, max(value - value % divisor - 1, 0), (1 << 64) - 1}:
-        assert _rest(one, divisor) == one % divisor
+    for number in {value, value - value % divisor, max(value - value % divisor - 1, 0), (1 << 64) - 1}:
+        assert _compute_remainder(number, divisor) == number % divisor
 
 
 def test_a_filter_of_no_bits_is_none() -> None:
@@ -75,24 +75,28 @@ def cell(key: int | str, time: int) -> str:
 def parse_cells(cells: list[str]) -> tuple[list[tuple[Any, int]], list[int]]:
     bad: list[tuple[int, str]] = []
     pairs = [
-        pair for some in parse_text_deletes(pa.array(cells, pa.string()), 0, bad) for pair in zip(*some, strict=True)
+        pair
+        for delete in parse_text_deletes(pa.array(cells, pa.string()), 0, bad)
+        for pair in zip(*delete, strict=True)
     ]
     return [(key.as_py(), time.as_py()) for key, time in pairs], [row for row, _ in bad]
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.one_of(st.builds(cell, st.one_of(INT64, st.text(max_size=6)), TIMES), st.sampled_from(ODD))))
+@given(
+    st.lists(st.one_of(st.builds(cell, st.one_of(INT64, st.text(max_size=6)), TIMES), st.sampled_from(STRANGE_CELLS)))
+)
 def test_cells_are_read_as_json_is(cells: list[str]) -> None:
-    wanted, wrong = [], []
+    expected, wrong = [], []
     for row, text in enumerate(cells):
         parsed = parse_cell(text)
         if isinstance(parsed, Undecodable):
             wrong.append(row)
         else:
-            wanted.append(parsed[:2])
-    found, bad = parse_cells(cells)
+            expected.append(parsed[:2])
+    parsed_rows, bad = parse_cells(cells)
     assert bad == wrong
-    assert sorted(found, key=repr) == sorted(wanted, key=repr)
+    assert sorted(parsed_rows, key=repr) == sorted(expected, key=repr)
 
 
 @pytest.mark.parametrize("keys", [[5, -5, 0, (1 << 63) - 1, 1 - (1 << 63)], ["", "a", "héllo", "x" * 40]])
@@ -116,7 +120,8 @@ def test_rows_survive_what_is_no_younger(
 
     half = len(deletes) // 2
     pieces = [
-        Deletes(keys(some), pa.array([t for _, t in some], pa.int64()), 0) for some in (deletes[:half], deletes[half:])
+        Deletes(keys(pairs), pa.array([t for _, t in pairs], pa.int64()), 0)
+        for pairs in (deletes[:half], deletes[half:])
     ]
     index = DeleteIndex(pieces, None)
     times = np.array([time for _, time in rows], np.int64)
@@ -124,16 +129,16 @@ def test_rows_survive_what_is_no_younger(
     latest: dict[int, int] = {}
     for key, time in deletes:
         latest[key] = max(latest.get(key, 0), time)
-    wanted = [time >= latest.get(key, 0) for key, time in rows]
-    assert (keep is None and all(wanted)) or (keep is not None and keep.tolist() == wanted)
+    expected = [time >= latest.get(key, 0) for key, time in rows]
+    assert (keep is None and all(expected)) or (keep is not None and keep.tolist() == expected)
 
 
 @given(st.lists(st.booleans(), max_size=30), st.integers(1, 9))
 def test_slots_are_moved_together(keep: list[bool], width: int) -> None:
     slots = np.arange(len(keep) * width).astype(np.uint8)
-    wanted = slots.reshape(-1, width)[np.array(keep, bool)].tobytes()
+    expected_bytes = slots.reshape(-1, width)[np.array(keep, bool)].tobytes()
     delete_kernels.keep_slots(slots, np.array(keep, np.uint8), np.uint64(width))
-    assert slots[: len(wanted)].tobytes() == wanted
+    assert slots[: len(expected_bytes)].tobytes() == expected_bytes
 
 
 @given(st.lists(st.binary(max_size=20)), st.binary(max_size=6))

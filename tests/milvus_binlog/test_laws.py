@@ -164,7 +164,9 @@ def column_groups() -> Sample:
     }
     files = {}
     for directory, (columns, rows) in groups.items():
-        fields = [pa.field(f"f{id}", one.type, metadata={"PARQUET:field_id": str(id)}) for id, one in columns.items()]
+        fields = [
+            pa.field(f"f{id}", column.type, metadata={"PARQUET:field_id": str(id)}) for id, column in columns.items()
+        ]
         sink = pa.BufferOutputStream()
         table = pa.table(list(columns.values()), schema=pa.schema(fields))
         pq.write_table(table, sink, row_group_size=rows, compression="zstd", store_schema=False)
@@ -228,11 +230,11 @@ def packed() -> Sample:
 
 
 def content(root: Path) -> dict[str, bytes]:
-    found = {str(one.relative_to(root)): one.read_bytes() for one in sorted(root.rglob("*")) if one.is_file()}
+    contents = {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
     meta = "root/meta/full_meta.json"
-    if meta in found:
-        found[meta] = json.dumps(json.loads(found[meta])).encode()
-    return found
+    if meta in contents:
+        contents[meta] = json.dumps(json.loads(contents[meta])).encode()
+    return contents
 
 
 WRITTEN = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", "", "ccc"]})
@@ -353,20 +355,20 @@ class TestLaws(Laws):
 
 
 @pytest.mark.parametrize(
-    ("name", "at", "bits"),
+    ("name", "offset", "bits"),
     [
         pytest.param("v2_bare_parquet", 148, 0xF0, id="a negative timestamp"),
         pytest.param("multi_field_varchar", 191, 0x90, id="a key that is no text"),
     ],
 )
-def test_deletes_beside_a_damaged_one_are_delivered_by_both_policies(name: str, at: int, bits: int) -> None:
+def test_deletes_beside_a_damaged_one_are_delivered_by_both_policies(name: str, offset: int, bits: int) -> None:
     """The place of a delete is that of its event: `fail` delivers what can be read of it, then raises."""
     sample = file(f"delta/{name}")
     data = bytearray(sample.content[name])
-    data[at] ^= bits
+    data[offset] ^= bits
     outcome = check(sample, bytes(data))
     assert len(outcome.rows) == 1
-    assert [one.kind for one in outcome.damages] == ["bad_delete"]
+    assert [damage.kind for damage in outcome.damages] == ["bad_delete"]
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -374,14 +376,14 @@ def test_what_is_wrong_with_a_batch_is_told_also_where_a_file_is_missing(named: 
     """No row can be read, and `verify` is not the only verb to say what else is damaged."""
     files = dict(backup().content)
     batch = "root/binlogs/insert_log/1/2/100"
-    gone, damaged = f"{batch}/1/110", f"{batch}/101/112"
+    removed, damaged = f"{batch}/1/110", f"{batch}/101/112"
     if named:
-        del files[gone]
+        del files[removed]
     else:
         meta = "root/meta/full_meta.json"
         files[meta] = files[meta].replace(b'{"fieldID": 1, "binlogs"', b'{"fieldID": 1, "binlogx"')
     files[damaged] = files[damaged][:158] + bytes(7) + files[damaged][158:]
-    kinds = {one.kind for one in check(backup(), files).damages}
+    kinds = {damage.kind for damage in check(backup(), files).damages}
     assert kinds == {"missing_file", "bad_payload", "trailing_bytes"}
 
 
@@ -396,7 +398,7 @@ def test_files_of_a_segment_that_lacks_some_are_not_compared(group: int) -> None
     )
     # The first group has columns of the system, which rows do without: verify names it, a read has no need to.
     sample = packed() if group else replace(packed(), beside=("root/insert_log/1/2/900",))
-    assert {one.kind for one in check(sample, files).damages} == {"unsupported"}
+    assert {damage.kind for damage in check(sample, files).damages} == {"unsupported"}
 
 
 def test_what_the_metadata_does_not_name_is_checked_by_verify_alone() -> None:
@@ -407,7 +409,7 @@ def test_what_the_metadata_does_not_name_is_checked_by_verify_alone() -> None:
     files[damaged] = files[damaged][:158] + bytes(7) + files[damaged][158:]
     outcome = check(backup(), files)
     assert len(outcome.rows) == 2
-    assert {one.kind for one in outcome.damages} == {"bad_payload", "trailing_bytes"}
+    assert {damage.kind for damage in outcome.damages} == {"bad_payload", "trailing_bytes"}
 
 
 def test_rows_of_a_file_that_has_too_many_are_left_out_whatever_is_read() -> None:
@@ -417,7 +419,7 @@ def test_rows_of_a_file_that_has_too_many_are_left_out_whatever_is_read() -> Non
     head, event = files[name][:DESCRIPTOR_END], files[name][DESCRIPTOR_END:]
     again = event[:NEXT_POSITION] + struct.pack("<I", len(head) + 2 * len(event)) + event[NEXT_POSITION + 4 :]
     outcome = check(backup("inserts"), {**files, name: head + event + again}, laws=(reading.check_columns,))
-    assert {one.kind for one in outcome.damages} == {"row_count_mismatch"}
+    assert {damage.kind for damage in outcome.damages} == {"row_count_mismatch"}
     assert len(outcome.rows) == 3
 
 
@@ -435,12 +437,12 @@ def test_an_event_of_another_type_is_the_same_to_all_verbs(kind: int, path: str)
     (first,) = struct.unpack_from("<I", data, len(layout.MAGIC) + 9)
     data[len(layout.MAGIC) + first + 8] = kind
     files[name] = bytes(data)
-    told = {one.kind for one in check(backup("inserts"), files).damages}
+    kinds_of_damage = {damage.kind for damage in check(backup("inserts"), files).damages}
     if kind == UNKNOWN:
-        assert told == {"unsupported"}
+        assert kinds_of_damage == {"unsupported"}
         return
     foreign = kind == layout.EventType.INDEX_FILE or (kind == layout.EventType.DELETE and path.startswith("0/"))
-    assert told == ({"unknown_event"} if foreign or kind == layout.EventType.DESCRIPTOR else set())
+    assert kinds_of_damage == ({"unknown_event"} if foreign or kind == layout.EventType.DESCRIPTOR else set())
 
 
 @pytest.mark.parametrize(

@@ -62,14 +62,14 @@ def test_a_partition_is_never_torn(tmp_path: Path) -> None:
     server.segment(1, 3, 200, 6, NOW + 20 * SECOND)
     server.segment(1, 3, 300, 6, NOW + 30 * SECOND)
     options = {"metadata": server.save(tmp_path / "etcd.json")}
-    counts = [len(pks(root, as_of=NOW + at * SECOND, **options)) for at in (5, 9, 10, 15, 25, 35)]
+    counts = [len(pks(root, as_of=NOW + second * SECOND, **options)) for second in (5, 9, 10, 15, 25, 35)]
     assert counts == [15, 15, 5, 5, 5, 5]
     assert len(pks(root, **options)) == 5
     with pytest.warns(SegmentsWarning, match="gone is dropped"):
         assert len(pks(root, partitions=("gone",), **options)) == 10
     with pytest.raises(OptionError, match="'never' is none of"):
         pks(root, partitions=("never",), **options)
-    assert {one.reason for one in sawlog.open(root, **options).skipped} == {"its segment is dropped"}
+    assert {file.reason for file in sawlog.open(root, **options).skipped} == {"its segment is dropped"}
 
 
 @quiet
@@ -89,9 +89,16 @@ def test_names_that_come_and_go(tmp_path: Path) -> None:
     server.put("root-coord/database/aliases/1/known_as", message({1: "known_as", 2: 2, 5: 1}))
     server.put("root-coord/database/aliases/2/gone", message({1: "gone", 2: 3, 4: 3}))
     options = {"metadata": server.save(tmp_path / "etcd.json")}
-    for name, found in (("twice", 2), ("default.twice", 2), ("other.twice", 3), ("known_as", 2), ("3", 3), ("4", 4)):
+    for name, row_count in (
+        ("twice", 2),
+        ("default.twice", 2),
+        ("other.twice", 3),
+        ("known_as", 2),
+        ("3", 3),
+        ("4", 4),
+    ):
         column = sawlog.read(root, table=name, **options).column(0)
-        assert column.to_pylist() == [found]
+        assert column.to_pylist() == [row_count]
     rows = {row["collection"]: row for row in sawlog.read(root, view="collections", **options).to_pylist()}
     assert {id: (row["database"], row["name"], row["aliases"]) for id, row in rows.items()} == {
         2: ("default", "twice", ["known_as"]),
@@ -105,7 +112,7 @@ def test_names_that_come_and_go(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"none; known: default.twice \(2\), other.twice \(3\)"):
         sawlog.read(root, table="gone", **options)
     assert pks(root, table="twice", as_of=NOW, **options) == [3]  # the other two were not there then
-    reasons = {one.reason for one in sawlog.open(root, table="twice", **options).skipped}
+    reasons = {file.reason for file in sawlog.open(root, table="twice", **options).skipped}
     assert reasons == {"its collection is none of the metadata's"}
 
 
@@ -147,8 +154,8 @@ def test_fields_of_structs_are_columns(tmp_path: Path, apart: bool) -> None:
     server.segment(1, 2, 100)
     table = sawlog.read(root, metadata=server.save(tmp_path / "etcd.json"))
     assert table.to_pydict() == {"pk": [1, 2], "s[a]": [[1, 2], []], "s[b]": [["x"], ["y", "z"]]}
-    given = {"name": "s", "fields": [{"name": "a", "type": 22, "element_type": 5, "fieldID": 101}]}
-    schema = {"fields": [{"name": "pk", "type": 5, "is_primary": True}], "struct_fields": [given]}
+    struct_document = {"name": "s", "fields": [{"name": "a", "type": 22, "element_type": 5, "fieldID": 101}]}
+    schema = {"fields": [{"name": "pk", "type": 5, "is_primary": True}], "struct_fields": [struct_document]}
     assert open_as_it_lies(root, schema=schema).schema.names == ["pk", "s[a]"]
 
 
@@ -172,9 +179,9 @@ def test_logs_that_the_metadata_does_not_name_are_told(tmp_path: Path) -> None:
     options = {"metadata": server.save(tmp_path / "etcd.json")}
     with pytest.warns(DamageWarning, match="the metadata does not name it"):
         assert pks(root, **options) == [2, 3]
-    (told,) = sawlog.open(root, **options).skipped
-    assert told.path.endswith("delta_log/1/2/100/900")
-    assert told.missed
+    (skipped_file,) = sawlog.open(root, **options).skipped
+    assert skipped_file.path.endswith("delta_log/1/2/100/900")
+    assert skipped_file.missed
 
 
 def test_a_time_to_live_hides_nothing_silently(tmp_path: Path) -> None:
@@ -185,7 +192,7 @@ def test_a_time_to_live_hides_nothing_silently(tmp_path: Path) -> None:
     server.segment(1, 2, 100)
     options = {"metadata": server.save(tmp_path / "etcd.json")}
     late = NOW + 101 * SECOND
-    for given, found, told in (
+    for time_to_live, rows_visible, remark in (
         ({}, [1, 2], "shown"),
         ({"ttl": "ignore", "as_of": late}, [1, 2], "shown"),
         ({"ttl": "now"}, [], "left out"),
@@ -193,15 +200,15 @@ def test_a_time_to_live_hides_nothing_silently(tmp_path: Path) -> None:
         ({"ttl": late}, [2], "left out"),
         ({"ttl": layout.decode_tso(late).isoformat()}, [2], "left out"),
     ):
-        with pytest.warns(SegmentsWarning, match=f"rows live 60 seconds: older ones are {told}"):
-            assert pks(root, **given, **options) == found
+        with pytest.warns(SegmentsWarning, match=f"rows live 60 seconds: older ones are {remark}"):
+            assert pks(root, **time_to_live, **options) == rows_visible
     with pytest.raises(OptionError, match="ttl='soon'"):
         pks(root, ttl="soon", **options)
 
 
-def backup(fields: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    given = {"collection_id": 1, "collection_name": "c", "schema": {"fields": fields}, **more}
-    return {"collection_backups": [given]}
+def backup(fields: list[dict[str, Any]], **further_keys: Any) -> dict[str, Any]:
+    document = {"collection_id": 1, "collection_name": "c", "schema": {"fields": fields}, **further_keys}
+    return {"collection_backups": [document]}
 
 
 KEY = {"fieldID": 100, "name": "pk", "data_type": 5, "is_primary_key": True}
@@ -272,8 +279,8 @@ def test_bare_deletes_are_selected_by_position(tmp_path: Path, texts: bool) -> N
         assert open_as_it_lies(tmp_path).to_table()["100"].to_pylist() == keys[2:]
         rows = open_as_it_lies(tmp_path, view="deletes").to_table()
         assert (rows["pk"].to_pylist(), rows["timestamp"].to_pylist()) == (keys[:2], [NOW + 1] * 2)
-    other = pa.Table.from_arrays([pa.array([1] if texts else ["a"]), pa.array([NOW])], names=["", "x"])
-    pq.write_table(other, place, store_schema=False)
+    other_table = pa.Table.from_arrays([pa.array([1] if texts else ["a"]), pa.array([NOW])], names=["", "x"])
+    pq.write_table(other_table, place, store_schema=False)
     with pytest.raises(DamageError, match="bad_delete"):
         open_as_it_lies(tmp_path).to_table()
     assert sawlog.verify(tmp_path, view="deletes").damaged
@@ -304,7 +311,7 @@ def test_checkpoints_say_until_when_everything_is_in_logs() -> None:
     checkpoint = 470611428836114433
     options = {"table": "strpk", "metadata": str(GOLDEN / "2.3.5" / "etcd.json")}
     (row,) = sawlog.read(GOLDEN / "2.3.5", view="collections", **options).to_pylist()
-    names = [f"by-dev-rootcoord-dml_{at + 1}_{row['collection']}v{at}" for at in (0, 1)]
+    names = [f"by-dev-rootcoord-dml_{number + 1}_{row['collection']}v{number}" for number in (0, 1)]
     assert row["checkpoints"] == [(name, checkpoint) for name in names]
     with warnings.catch_warnings():
         warnings.simplefilter("error")

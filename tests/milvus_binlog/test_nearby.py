@@ -119,9 +119,9 @@ def test_metadata_of_others_is_not_used(tmp_path: Path) -> None:
     _, warned = read_rows(files, table=COLLECTION)
     assert len(warned) == 1
     assert "give metadata=" in warned[0]
-    said = run("info", files)
-    assert "all/etcd.json (dump of an etcd) is not used: it names none of these" in said
-    assert f"not used: {files}/etcd.json: the value of 'some'" in said
+    result = run("info", files)
+    assert "all/etcd.json (dump of an etcd) is not used: it names none of these" in result
+    assert f"not used: {files}/etcd.json: the value of 'some'" in result
 
 
 def test_a_cut_database_next_to_the_logs_is_told(tmp_path: Path) -> None:
@@ -206,10 +206,10 @@ def test_the_data_directory_of_an_etcd_is_found_in_a_remote_store(remote: str, m
     memory.mv("/nearby/server/data", "/nearby/bucket/etcd", recursive=True)
     exists = Storage.exists
 
-    def guarded(storage: Storage, path: str, **how: bool) -> bool:
+    def guarded(storage: Storage, path: str, **options: bool) -> bool:
         if "/nearby/etcd" in str(path):
             raise PermissionError(path)
-        return exists(storage, path, **how)
+        return exists(storage, path, **options)
 
     monkeypatch.setattr(Storage, "exists", guarded)
     rows, warned = read_rows(f"{remote}/bucket/files", table="alltypes")

@@ -42,7 +42,7 @@ def test_groups_are_joined_by_position_wherever_they_are_cut(tmp_path: Path) -> 
     ].to_pylist() == [f"text {row}" for row in (9, 10, 39, 40, 64, 65)]
     assert read_collection(tmp_path, view="inserts")["RowID"].to_pylist() == list(range(ROWS))
     files = sawlog.read(tmp_path, columns=["_file", "_offset"]).to_pylist()
-    assert {Path(one["_file"]).name for one in files} == {"0_0.parquet", "0_1.parquet"}
+    assert {Path(file["_file"]).name for file in files} == {"0_0.parquet", "0_1.parquet"}
     (segment,) = read_collection(tmp_path, view="segments").to_pylist()
     assert (segment["segment"], segment["rows"], segment["files"]) == (900, ROWS, 7)
 
@@ -60,9 +60,9 @@ def test_a_part_that_fails_otherwise_than_by_lost_rows_says_so(tmp_path: Path, m
     monkeypatch.setattr(Payload, "resolve", lambda *_: [])  # what no page is found to lack
     findings = Findings("skip")
     fragments = open_as_it_lies(tmp_path, on_damage="skip").fragments(1)
-    rows = sum(batch.num_rows for one in fragments for batch in one.to_batches(findings))
+    rows = sum(batch.num_rows for fragment in fragments for batch in fragment.to_batches(findings))
     assert (len(fragments), rows) == (4, 70)
-    assert [one.path for one in findings.damages] == [str(place)]
+    assert [damage.path for damage in findings.damages] == [str(place)]
 
 
 @pytest.mark.parametrize("verb", [sawlog.read, sawlog.verify])
@@ -97,7 +97,7 @@ def test_deletes_that_the_manifest_names_are_applied(tmp_path: Path) -> None:
     delete(tmp_path, [3, 50], [NOW + SECOND] * 2, 900, first_id=9000)
     with pytest.warns(DamageWarning, match="does not name it"):
         assert read_collection(tmp_path)["100"].to_pylist() == list(range(ROWS))
-    assert any("delta_log" in one.path for one in open_as_it_lies(tmp_path).skipped)
+    assert any("delta_log" in file.path for file in open_as_it_lies(tmp_path).skipped)
     (log,) = tmp_path.rglob("delta_log/1/2/900/*")
     groups = [
         group([0, 1, 100], [packed_file("0_0.parquet", 0, 40), packed_file("0_1.parquet", 5, 60)]),
@@ -105,8 +105,8 @@ def test_deletes_that_the_manifest_names_are_applied(tmp_path: Path) -> None:
     ]
     deltas = [f"../../../../../{log.relative_to(tmp_path)}"]
     write_manifest(directory, groups, deltas, version=10, deletes=2)
-    kept = [*(row for row in range(40) if row != 3), *(row for row in range(45, ROWS) if row != 50)]
-    assert read_collection(tmp_path)["100"].to_pylist() == kept  # rows 5 to 60 of a file, by the latest manifest
+    rows_kept = [*(row for row in range(40) if row != 3), *(row for row in range(45, ROWS) if row != 50)]
+    assert read_collection(tmp_path)["100"].to_pylist() == rows_kept  # rows 5 to 60 of a file, by the latest manifest
     history = read_collection(tmp_path, view="history", filters=[("_deleted", "=", NOW + SECOND)])
     assert history["100"].to_pylist() == [3, 50]
     write_manifest(directory, groups, deltas, version=11, deletes=3)
@@ -144,10 +144,10 @@ def test_texts_are_inline_or_told(tmp_path: Path) -> None:
         b"": "without the byte",
         b"\7x": "of kind 7",
     }
-    for cell, told in cells.items():
+    for cell, expected_text in cells.items():
         texts = pa.array([b"\0plain", cell], pa.binary())
         write_segment(tmp_path, 900, {100: pa.array(range(2)), 101: texts}, {(0, 1, 100): [2], (101,): [2]})
-        with pytest.raises(UnsupportedError if cell == large else DamageError, match=told):
+        with pytest.raises(UnsupportedError if cell == large else DamageError, match=expected_text):
             read_collection(tmp_path, schema=schema)
         with pytest.warns(DamageWarning):
             assert read_collection(tmp_path, schema=schema, on_damage="skip")["t"].to_pylist() == ["plain"]
@@ -172,7 +172,7 @@ def lie(directory: Path, **options: Any) -> None:
     )
 
 
-BOTH = [
+BOTH_GROUPS = [
     group([0, 1, 100], [packed_file("0_0.parquet", 0, 40)]),
     group([101], [packed_file("1_3.parquet", 0, 35), packed_file("1_0.parquet", 0, 5)]),
 ]
@@ -194,7 +194,7 @@ LIES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "outside": ("below", lambda d: lie(d, groups=[group([0], [packed_file("../../../../../../secret", 0, 40)])])),
     "absolute": ("below", lambda d: lie(d, groups=[group([0], [packed_file("/etc/passwd", 0, 40)])])),
     "elsewhere": ("below", lambda d: lie(d, groups=[group([0], [packed_file("s3://b/x", 0, 40)])])),
-    "no delta": ("not there", lambda d: lie(d, groups=BOTH, deltas=["gone"])),
+    "no delta": ("not there", lambda d: lie(d, groups=BOTH_GROUPS, deltas=["gone"])),
     "compressed": ("compressed with deflate", lambda d: lie(d, codec="deflate")),
     "avro": ("Avro", lambda d: (d / "_metadata/manifest-1.avro").write_bytes(b"Obj\x01" + bytes(64))),
     "legacy": (
@@ -221,20 +221,20 @@ NEWER: dict[str, tuple[str, Callable[[Path], object]]] = {
 """What Milvus' storage library writes, or will, and sawlog does not read."""
 
 
-def lie_by_schema(directory: Path, schema: dict[str, Any], found: dict[str, Any]) -> None:
+def lie_by_schema(directory: Path, schema: dict[str, Any], record: dict[str, Any]) -> None:
     with (directory / "_metadata/manifest-1.avro").open("wb") as out:
-        fastavro.writer(out, schema, [found])
+        fastavro.writer(out, schema, [record])
 
 
 @pytest.mark.parametrize("name", LIES)
 def test_manifests_that_lie_are_damage(tmp_path: Path, name: str) -> None:
     """Every verb says so; the other segments are read, and where only a delta log is missing, all rows are."""
-    told, damage = LIES[name]
+    message, damage = LIES[name]
     directory = write_segment(tmp_path, 900, COLUMNS, CUTS)
     write_collection(tmp_path, pa.table({"pk": [1000, 1001], "t": ["a", "b"]}))
     damage(directory)
     error = IncompleteError if name in ("gone", "no delta") else DamageError
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         read_collection(tmp_path)
     rows = [*(range(40) if name == "no delta" else ()), 1000, 1001]
     with pytest.warns(DamageWarning):
@@ -244,17 +244,17 @@ def test_manifests_that_lie_are_damage(tmp_path: Path, name: str) -> None:
     report = sawlog.verify(tmp_path)
     assert report.verdict == ("incomplete" if error is IncompleteError else "damaged")
     assert report.rows == len(rows)
-    assert any(told.split()[0] in str(one["detail"]) for one in sawlog.read(tmp_path, view="damage").to_pylist())
+    assert any(message.split()[0] in str(row["detail"]) for row in sawlog.read(tmp_path, view="damage").to_pylist())
 
 
 @pytest.mark.parametrize("name", NEWER)
 def test_what_a_newer_writer_may_mean_is_unsupported(tmp_path: Path, name: str) -> None:
     """It is no damage, and is named; the other segments are read."""
-    told, make = NEWER[name]
+    message, make = NEWER[name]
     directory = write_segment(tmp_path, 900, COLUMNS, CUTS)
     write_collection(tmp_path, pa.table({"pk": [1000, 1001], "t": ["a", "b"]}))
     make(directory)
-    with pytest.raises(UnsupportedError, match=told):
+    with pytest.raises(UnsupportedError, match=message):
         read_collection(tmp_path)
     with pytest.warns(DamageWarning):
         assert read_collection(tmp_path, on_damage="skip")["100"].to_pylist() == [1000, 1001]
@@ -267,7 +267,7 @@ def test_what_a_newer_writer_may_mean_is_unsupported(tmp_path: Path, name: str) 
 def beside_vortex(root: Path) -> None:
     """A segment of two column groups, of which one is kept in a format that is not read, and a segment of Parquet."""
     directory = write_segment(root, 900, COLUMNS, CUTS)
-    files = [packed_file(f"0_{at}.parquet", 0, size) for at, size in enumerate(CUTS[0, 1, 100])]
+    files = [packed_file(f"0_{index}.parquet", 0, size) for index, size in enumerate(CUTS[0, 1, 100])]
     lie(directory, groups=[group([0, 1, 100], files), group([101], [packed_file("1_0.vx", 0, ROWS)], "vortex")])
     write_collection(root, pa.table({"pk": [1000, 1001], "t": ["a", "b"]}))
 
@@ -280,21 +280,21 @@ VORTEX_SCHEMA = {
 
 def test_column_groups_beside_one_that_is_not_supported_are_read(tmp_path: Path) -> None:
     beside_vortex(tmp_path)
-    given = {"schema": VORTEX_SCHEMA}
+    options = {"schema": VORTEX_SCHEMA}
     keys = [*range(ROWS), 1000, 1001]
-    assert sorted(read_collection(tmp_path, columns=["pk"], **given)["pk"].to_pylist()) == keys
+    assert sorted(read_collection(tmp_path, columns=["pk"], **options)["pk"].to_pylist()) == keys
     with pytest.raises(UnsupportedError, match="columns 101 are kept as vortex"):
-        read_collection(tmp_path, **given)
+        read_collection(tmp_path, **options)
     with pytest.warns(DamageWarning):
-        assert read_collection(tmp_path, on_damage="skip", **given).to_pylist() == [
+        assert read_collection(tmp_path, on_damage="skip", **options).to_pylist() == [
             {"pk": 1000, "t": "a"},
             {"pk": 1001, "t": "b"},
         ]
     with pytest.warns(DamageWarning):
-        assert open_as_it_lies(tmp_path, on_damage="skip", **given).count_rows() == 2
-    report = sawlog.verify(tmp_path, **given)
+        assert open_as_it_lies(tmp_path, on_damage="skip", **options).count_rows() == 2
+    report = sawlog.verify(tmp_path, **options)
     assert (report.damaged, report.unsupported, report.rows) == (False, True, 2)
-    (named,) = [one for file in report.files for one in file.damages]
+    (named,) = [damage for file in report.files for damage in file.damages]
     assert "vortex" in named.detail
 
 
@@ -324,17 +324,17 @@ def bare_manifest(path: Path, version: int, groups: list[dict[str, Any]]) -> Non
         stats=mapping(stats),
     )
     paths = ["stats"]
-    found = {
+    manifest = {
         "magic": 0x4D494C56,
         "version": version,
         "column_groups": [
-            {**one, "files": [{**some, "metadata": b"\x01\xff"} for some in one["files"]]} for one in groups
+            {**group, "files": [{**file, "metadata": b"\x01\xff"} for file in group["files"]]} for group in groups
         ],
         "delta_logs": [],
         "stats": {"bloom_filter.100": {"paths": paths, "metadata": {}} if version >= 3 else paths},
     }
     with path.open("wb") as out:
-        fastavro.schemaless_writer(out, schema, found)
+        fastavro.schemaless_writer(out, schema, manifest)
         out.write(bytes(2 if version >= 6 else 1 if version >= 5 else 0))  # no indexes, no files of large texts
 
 
@@ -343,20 +343,20 @@ def test_manifests_without_a_container_are_read(tmp_path: Path, version: int) ->
     directory = write_segment(tmp_path, 900, COLUMNS, CUTS)
     path = directory / "_metadata/manifest-1.avro"
     with path.open("rb") as file:
-        (found,) = fastavro.reader(file)
-    bare_manifest(path, version, found["column_groups"])
+        (manifest,) = fastavro.reader(file)
+    bare_manifest(path, version, manifest["column_groups"])
     assert read_collection(tmp_path)["100"].to_pylist() == list(range(ROWS))
     assert not sawlog.verify(tmp_path).damaged
-    whole = path.read_bytes()
-    for size in range(len(whole) - 40):
-        path.write_bytes(whole[:size])
+    data = path.read_bytes()
+    for size in range(len(data) - 40):
+        path.write_bytes(data[:size])
         with pytest.raises(DamageError):
             read_collection(tmp_path)
 
 
 def test_the_manifest_of_the_public_writer_is_the_tests_own() -> None:
     """The names that the library gives its records and fields."""
-    names = [one["name"] for one in SCHEMA["fields"]]
+    names = [field["name"] for field in SCHEMA["fields"]]
     assert names == ["column_groups", "delta_logs", "stats"]
 
 

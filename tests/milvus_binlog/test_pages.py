@@ -62,14 +62,14 @@ def test_a_page_that_a_codec_refuses_costs_its_rows_only(
     data = payload(
         values, compression=codec, use_dictionary=dictionary, data_page_version=version, row_group_size=600,
     )  # fmt: skip
-    found = [page for group in (0, 1) for page in pages_of(data, group) if not page.is_dictionary]
-    assert [page.values for page in found] == [PAGE] * 10
-    assert {page.has_indices for page in found} == {dictionary}
+    pages = [page for group in (0, 1) for page in pages_of(data, group) if not page.is_dictionary]
+    assert [page.values for page in pages] == [PAGE] * 10
+    assert {page.has_indices for page in pages} == {dictionary}
     rows = [{"101": value} for value in values.to_pylist()]
-    units = {at: rows[at * PAGE : (at + 1) * PAGE] for at in range(10)}
+    units = {index: rows[index * PAGE : (index + 1) * PAGE] for index in range(10)}
     units[10] = units[0] * 10
-    others = payload(values.slice(0, PAGE).take(pa.array(list(range(PAGE)) * 10)))
-    broken = {at: log([without(data, found[at]), others]) for at in (0, 4, 5, 9)}
+    other_pages = payload(values.slice(0, PAGE).take(pa.array(list(range(PAGE)) * 10)))
+    broken = {page: log([without(data, pages[page]), other_pages]) for page in (0, 4, 5, 9)}
     assert_lost_by_unit(tmp_path / "log", FORMAT, broken, units)
 
 
@@ -85,16 +85,16 @@ def test_a_page_that_a_codec_refuses_costs_its_rows_only(
         (pa.array([None if row % 9 == 0 else row / 3 for row in range(ROWS)], pa.float64()), DataType.Double),
         (pa.array([row.to_bytes(16, "little") for row in range(ROWS)], pa.binary(16)), DataType.FloatVector),
     ],
-    ids=lambda one: str(one.type) if isinstance(one, pa.Array) else one.name,
+    ids=lambda argument: str(argument.type) if isinstance(argument, pa.Array) else argument.name,
 )
 def test_of_every_type_if_pages_have_checksums(codec: str, values: pa.Array, type: DataType, tmp_path: Path) -> None:
     data = payload(values, compression=codec, use_dictionary=False, write_page_checksum=True)
     (tmp_path / "log").write_bytes(log([data], type))
     rows = sawlog.read(tmp_path / "log", format=FORMAT).to_pylist()
-    found = pages_of(data)
-    damaged = {at: data[: found[at].start + 5] + b"\x7f\x7e" + data[found[at].start + 7 :] for at in (0, 6)}
-    broken = {at: log([one], type) for at, one in damaged.items()}
-    units = {at: rows[at * PAGE : (at + 1) * PAGE] for at in range(10)}
+    pages = pages_of(data)
+    damaged = {page: data[: pages[page].start + 5] + b"\x7f\x7e" + data[pages[page].start + 7 :] for page in (0, 6)}
+    broken = {page: log([content], type) for page, content in damaged.items()}
+    units = {index: rows[index * PAGE : (index + 1) * PAGE] for index in range(10)}
     assert_lost_by_unit(tmp_path / "log", FORMAT, broken, units)
 
 
@@ -102,8 +102,8 @@ def test_of_every_type_if_pages_have_checksums(codec: str, values: pa.Array, typ
 def test_a_broken_dictionary_costs_the_pages_that_refer_to_it(codec: str, tmp_path: Path) -> None:
     values = pa.array([f"{row:040}" for row in range(ROWS)])
     data = payload(values, compression=codec, dictionary_pagesize_limit=10_000, data_page_size=1)
-    dictionary, *found = pages_of(data)
-    count = sum(page.values for page in found if page.has_indices)
+    dictionary, *pages = pages_of(data)
+    count = sum(page.values for page in pages if page.has_indices)
     assert dictionary.is_dictionary
     assert 0 < count < ROWS
     rows = [{"101": value} for value in values.to_pylist()]
@@ -142,12 +142,12 @@ def test_pages_of_lists_cost_the_rest_of_their_row_group(tmp_path: Path) -> None
     path.write_bytes(data)
     rows = sawlog.read(path, format=FORMAT).to_pylist()
     broken = without(data, pages_of(data)[2])
-    (lost,) = [first for first in range(190, 205) if _kept(path, broken) == [*rows[:first], *rows[500:]]]
-    units = {0: rows[:lost], 1: rows[lost:500], 2: rows[500:]}
+    (first_lost,) = [first for first in range(190, 205) if _read_rows(path, broken) == [*rows[:first], *rows[500:]]]
+    units = {0: rows[:first_lost], 1: rows[first_lost:500], 2: rows[500:]}
     assert_lost_by_unit(path, FORMAT, {1: broken}, units)
 
 
-def _kept(path: Path, content: bytes) -> list[dict[str, Any]]:
+def _read_rows(path: Path, content: bytes) -> list[dict[str, Any]]:
     path.write_bytes(content)
     with pytest.warns(sawlog.DamageWarning):
         return sawlog.read(path, format=FORMAT, on_damage="skip").to_pylist()
@@ -176,37 +176,37 @@ def test_of_a_collection_the_rows_of_the_page_are_lost_by_reads_that_want_its_co
         break_page(path, page)
     options = {"format": FORMAT, "on_damage": "skip"}
     for names in itertools.chain.from_iterable(itertools.combinations(FIELDS, count) for count in (1, 2, 3)):
-        lost = {
+        lost_rows = {
             row
             for name, page in damaged.items()
             if name in {*names, "id"}
             for row in range(page * 100, page * 100 + 100)
         }
-        expected = [{name: row[name] for name in names} for row in rows if row["id"] not in lost]
+        expected = [{name: row[name] for name in names} for row in rows if row["id"] not in lost_rows]
         for threads in (False, True):
             dataset = sawlog.open(root, columns=list(names), use_threads=threads, **options)
             assert dataset.to_table().to_pylist() == expected, names
             assert dataset.count_rows() == len(expected)
         strict = sawlog.open(root, format=FORMAT, columns=list(names))
         delivered = []
-        if not lost:
+        if not lost_rows:
             assert strict.to_table().to_pylist() == expected
             continue
         batches = strict.to_batches()
         with pytest.raises(sawlog.DamageError):
             delivered.extend(row for batch in batches for row in batch.to_pylist())
-        assert delivered == [{name: row[name] for name in names} for row in rows if row["id"] < min(lost)]
+        assert delivered == [{name: row[name] for name in names} for row in rows if row["id"] < min(lost_rows)]
     report = sawlog.verify(root, format=FORMAT)
     assert len([file for file in report.files if file.damaged]) == len(damaged)
-    every = {row for page in damaged.values() for row in range(page * 100, page * 100 + 100)}
-    whole = [row for row in rows if row["id"] not in every]
-    assert report.rows == len(whole)
+    page_rows = {row for page in damaged.values() for row in range(page * 100, page * 100 + 100)}
+    result_rows = [row for row in rows if row["id"] not in page_rows]
+    assert report.rows == len(result_rows)
     sawlog.repair(root, tmp_path / "repaired", format=FORMAT)
-    assert sawlog.read(tmp_path / "repaired", format=FORMAT).to_pylist() == whole
+    assert sawlog.read(tmp_path / "repaired", format=FORMAT).to_pylist() == result_rows
 
 
-@pytest.mark.parametrize(("field", "lost"), [("0", range(0)), ("1", range(200, 300)), ("101", range(200, 300))])
-def test_the_newest_rows_are_read_where_a_page_is_lost(field: str, lost: range, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("field", "lost_rows"), [("0", range(0)), ("1", range(200, 300)), ("101", range(200, 300))])
+def test_the_newest_rows_are_read_where_a_page_is_lost(field: str, lost_rows: range, tmp_path: Path) -> None:
     """Row ids only decide which of two rows is newer."""
     root = tmp_path / "root"
     rows = collection(root)
@@ -214,8 +214,8 @@ def test_the_newest_rows_are_read_where_a_page_is_lost(field: str, lost: range, 
     break_page(path, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sawlog.DamageWarning)
-        found = sawlog.read(root, format=FORMAT, dedupe=True, on_damage="skip").to_pylist()
-    assert found == [row for row in rows if row["id"] not in lost]
+        values = sawlog.read(root, format=FORMAT, dedupe=True, on_damage="skip").to_pylist()
+    assert values == [row for row in rows if row["id"] not in lost_rows]
 
 
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
@@ -227,8 +227,8 @@ def test_a_batch_without_row_ids_does_not_keep_the_newest_of_others_from_being_r
     data = paths[0].read_bytes()
     start = data.index(b"PAR1") + 4
     paths[0].write_bytes(data[:start] + b"\xff" * 30 + data[start + 30 :])
-    found = sawlog.read(tmp_path / "root", format=FORMAT, dedupe=True, on_damage="skip")
-    assert found.to_pylist() == table.to_pylist()
+    result_table = sawlog.read(tmp_path / "root", format=FORMAT, dedupe=True, on_damage="skip")
+    assert result_table.to_pylist() == table.to_pylist()
 
 
 @pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
@@ -243,13 +243,13 @@ def test_a_page_of_a_file_that_several_batches_share_is_told_once(page: int, tmp
     path.write_bytes(without(data, pages_of(data, column=2)[page]))
     expected = [row for row in range(count) if row // size != page]
     ledgers = []
-    found = []
+    damages = []
     for fragment in sawlog.open(tmp_path, format=FORMAT, on_damage="skip").fragments():
         ledgers.append(Findings("skip", drained=True))
-        found += [row for batch in fragment.to_batches(ledgers[-1]) for row in batch.column("100").to_pylist()]
+        damages += [row for batch in fragment.to_batches(ledgers[-1]) for row in batch.column("100").to_pylist()]
     assert len(ledgers) == 3
-    assert found == expected
-    assert [damage.path for one in ledgers for damage in one.damages] == [str(path)]
+    assert damages == expected
+    assert [damage.path for ledger in ledgers for damage in ledger.damages] == [str(path)]
     report = sawlog.verify(tmp_path, format=FORMAT)
     assert report.rows == len(expected)
     assert [file.path for file in report.files if file.damaged] == [str(path)]

@@ -23,23 +23,23 @@ def drawn(collection: str, **options: Any) -> dict[str, Picture]:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("collection", manifest(NAME))
 def test_segments_rows_and_deletes(collection: str) -> None:
-    found = drawn(collection)
+    charts = drawn(collection)
     segments = manifest(NAME)[collection]["segments"]
-    boxes = [box for boxes in found["Segments by partition and time"].lanes.values() for box in boxes]
+    boxes = [box for boxes in charts["Segments by partition and time"].lanes.values() for box in boxes]
     assert sorted((box.start, box.end) for box in boxes) == sorted(
-        (one["min_ts"] >> 18, one["max_ts"] >> 18) for one in segments
+        (segment["min_ts"] >> 18, segment["max_ts"] >> 18) for segment in segments
     )
-    for one in segments:
-        (box,) = (box for box in boxes if f"segment {one['segment']}:" in box.text)
-        assert f"{one['rows']:,} rows, {one['deletes']:,} deletes of its own" in box.text
-        assert f"state {one['state'].lower()}" in box.text
-        assert f"/{one['segment']}/" in box.path
+    for segment in segments:
+        (box,) = (box for box in boxes if f"segment {segment['segment']}:" in box.text)
+        assert f"{segment['rows']:,} rows, {segment['deletes']:,} deletes of its own" in box.text
+        assert f"state {segment['state'].lower()}" in box.text
+        assert f"/{segment['segment']}/" in box.path
         assert Path(box.path).is_file()
-        assert (box.series == "not read") == (one["state"] == "Dropped")
-    rows = widths(found["Rows by partition"])
-    assert sum(sum(one.values()) for one in rows.values()) == sum(one["rows"] for one in segments)
-    if deletes := sum(one["deletes"] for one in segments):
-        boxes = found["Deletes over time"].lanes["deletes"]  # type: ignore[assignment]
+        assert (box.series == "not read") == (segment["state"] == "Dropped")
+    rows = widths(charts["Rows by partition"])
+    assert sum(sum(row.values()) for row in rows.values()) == sum(segment["rows"] for segment in segments)
+    if deletes := sum(segment["deletes"] for segment in segments):
+        boxes = charts["Deletes over time"].lanes["deletes"]  # type: ignore[assignment]
         assert sum(int(box.text.split(" ")[0].replace(",", "")) for box in boxes) == deletes
 
 
@@ -47,13 +47,13 @@ def test_segments_rows_and_deletes(collection: str) -> None:
 def test_what_as_of_sees() -> None:
     collection = next(iter(manifest(NAME)))
     segments = manifest(NAME)[collection]["segments"]
-    first = min(segments, key=lambda one: one["max_ts"])
-    found = drawn(collection, as_of=first["max_ts"] + (1 << 18))
-    lanes = found["Segments by partition and time"].lanes
-    (seen,) = lanes["as_of"]
-    assert seen.end == (first["max_ts"] >> 18) + 1
+    first = min(segments, key=lambda segment: segment["max_ts"])
+    charts = drawn(collection, as_of=first["max_ts"] + (1 << 18))
+    lanes = charts["Segments by partition and time"].lanes
+    (box,) = lanes["as_of"]
+    assert box.end == (first["max_ts"] >> 18) + 1
     read = [box.text for name, boxes in lanes.items() for box in boxes if box.series == "read"]
     assert any(f"segment {first['segment']}:" in text for text in read), "it was alive then"
-    merged = next(one for one in segments if one["made_by_compaction"])
+    merged = next(segment for segment in segments if segment["made_by_compaction"])
     assert not any(f"segment {merged['segment']}:" in text for text in read)
-    assert {box.series for box in found["Deletes over time"].lanes["deletes"]} == {"deletes after as_of"}
+    assert {box.series for box in charts["Deletes over time"].lanes["deletes"]} == {"deletes after as_of"}

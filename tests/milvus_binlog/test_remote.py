@@ -47,8 +47,8 @@ def test_payloads_are_fetched_once(remote: str, tmp_path: Path, monkeypatch: pyt
     fetched: list[int] = []
     inherited = MemoryFileSystem.cat_file
 
-    def counted(self: Any, path: str, start: int | None = None, end: int | None = None, **more: Any) -> bytes:
-        data: bytes = inherited(self, path, start=start, end=end, **more)
+    def counted(self: Any, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
+        data: bytes = inherited(self, path, start=start, end=end, **options)
         fetched.append(len(data))
         return data
 
@@ -72,7 +72,9 @@ def grouped(root: Path) -> None:
     for directory, (columns, size) in groups.items():
         place = root / "insert_log" / "1" / "2" / "3" / str(directory)
         place.mkdir(parents=True)
-        fields = [pa.field(f"f{id}", one.type, metadata={"PARQUET:field_id": str(id)}) for id, one in columns.items()]
+        fields = [
+            pa.field(f"f{id}", column.type, metadata={"PARQUET:field_id": str(id)}) for id, column in columns.items()
+        ]
         pq.write_table(pa.table(list(columns.values()), schema=pa.schema(fields)), place / "77", row_group_size=size)
     delete(root, [3, 3399], [NOW + 1, NOW + 1], 3, first_id=78)
 
@@ -84,7 +86,7 @@ def test_large_column_groups_are_cut_at_row_groups(place: str, tmp_path: Path, m
     vector = {"name": "vector", "type": 101, "params": {"dim": 1200}}
     options: dict[str, Any] = {"schema": {"name": "c", "fields": [PRIMARY, vector]}}
     expected = open_as_it_lies(str(tmp_path), use_threads=False, **options).to_table()
-    (whole,) = open_as_it_lies(str(tmp_path), **options).fragments(None)
+    (whole_fragment,) = open_as_it_lies(str(tmp_path), **options).fragments(None)
     root = str(tmp_path)
     if place != "local":
         root = f"memory://sawlog-{place}"
@@ -100,12 +102,12 @@ def test_large_column_groups_are_cut_at_row_groups(place: str, tmp_path: Path, m
     fragments = dataset.fragments(4 << 20)
     assert len(requests.paths) == {"local": 0, "remote": 1, "indexed": 0}[place]
     assert 4 <= len(fragments) <= 6
-    assert max(one.size for one in fragments) < 6 << 20
-    assert sum(one.size for one in fragments) == pytest.approx(whole.size, abs=2 * len(fragments))
+    assert max(fragment.size for fragment in fragments) < 6 << 20
+    assert sum(fragment.size for fragment in fragments) == pytest.approx(whole_fragment.size, abs=2 * len(fragments))
     tables = []
-    for one in fragments:
+    for fragment in fragments:
         requests.bytes = 0
-        tables.append(pa.Table.from_batches(one.to_batches(), expected.schema))
+        tables.append(pa.Table.from_batches(fragment.to_batches(), expected.schema))
         assert requests.bytes < 6 << 20
     assert pa.concat_tables(tables).equals(expected)
     assert dataset.to_table().equals(expected)
@@ -214,9 +216,9 @@ def test_delta_logs_and_statistics_are_read_at_the_same_time(tmp_path: Path, mon
     for options in ({"filters": [("pk", "=", 205)], "use_statistics": True}, {"segments": (100,)}):
         with pytest.MonkeyPatch.context() as patch:
             requests = Watched(patch, 1, lists=True)  # the first files are fetched whole, to recognize them
-            found = open_as_it_lies("memory://sawlog-many", schema=schema, use_threads=False, **options).to_table()
+            table = open_as_it_lies("memory://sawlog-many", schema=schema, use_threads=False, **options).to_table()
         assert requests.most > 1
         kind = "stats_log" if "filters" in options else "delta_log"
         assert sum(kind in path for path in requests.paths) == 3
-        assert found.num_rows == (1 if "filters" in options else 8)
+        assert table.num_rows == (1 if "filters" in options else 8)
     memory.rm("/sawlog-many", recursive=True)

@@ -49,7 +49,7 @@ def test_segments_of_storage_v3_are_noticed(tmp_path: Path) -> None:
     assert open_as_it_lies(root, segments=(100,)).count_rows() == 3
     with pytest.warns(DamageWarning, match="1 bad_manifest"):
         segments = open_as_it_lies(root, view="segments", on_damage="skip").to_table().to_pylist()
-    assert [(one["segment"], one["rows"]) for one in segments] == [(100, 3), (900, None)]
+    assert [(segment["segment"], segment["rows"]) for segment in segments] == [(100, 3), (900, None)]
     report = sawlog.verify(root)
     assert [file.kinds["bad_manifest"] for file in report.files if file.damaged] == [1]
     # A read of one segment does not warn about its neighbours.
@@ -64,12 +64,12 @@ def test_bm25_statistics_are_read_and_checked(tmp_path: Path) -> None:
     log.write_bytes(struct.pack("<iqq", 0, 3, 9) + struct.pack("<IiIi", 4_000_000_000, 2, 17, 1))
     assert sawlog.read(log).to_pylist() == [{"token": 4_000_000_000, "rows": 2}, {"token": 17, "rows": 1}]
     assert open_as_it_lies(root).count_rows() == 3
-    found = {file.path: file for file in sawlog.verify(root).files}
+    files_by_path = {file.path: file for file in sawlog.verify(root).files}
     assert sawlog.verify(log).rows == 2  # in the tree, the rows are those of the collection
-    assert found[str(log)].account.total == log.stat().st_size
+    assert files_by_path[str(log)].account.total == log.stat().st_size
     log.write_bytes(log.read_bytes()[:-3])
     damages = sawlog.read(root, view="damage").to_pylist()
-    assert [(Path(one["file"]), one["kind"]) for one in damages] == [(log, "bad_stats")]
+    assert [(Path(damage["file"]), damage["kind"]) for damage in damages] == [(log, "bad_stats")]
 
 
 def test_guessed_element_types_are_told(tmp_path: Path) -> None:
@@ -79,21 +79,21 @@ def test_guessed_element_types_are_told(tmp_path: Path) -> None:
     assert dataset.schema.field("101").type == pa.list_(pa.int32())
     assert "101" in dataset.info()["array elements"]
     fields = [{"name": "pk", "type": 5, "is_primary": True}, {"name": "small", "type": 22, "element_type": 2}]
-    told = open_as_it_lies(tmp_path, schema={"name": "c", "fields": fields})
-    assert told.to_table()["small"].to_pylist() == [[1, -2]]
-    assert told.schema.field("small").type == pa.list_(pa.int8())
-    assert "array elements" not in told.info()
+    warned_dataset = open_as_it_lies(tmp_path, schema={"name": "c", "fields": fields})
+    assert warned_dataset.to_table()["small"].to_pylist() == [[1, -2]]
+    assert warned_dataset.schema.field("small").type == pa.list_(pa.int8())
+    assert "array elements" not in warned_dataset.info()
 
 
 def test_deletes_that_were_written_anew_are_read_anew(tmp_path: Path) -> None:
     write_collection(tmp_path, pa.table({"pk": [1, 2, 3]}))
-    for gone in (1, 2):
+    for key in (1, 2):
         (log,) = list(tmp_path.rglob("delta_log/1/2/100/*")) or [None]
         size = log.stat().st_size if log else 0
         if log:
             log.unlink()
-        delete(tmp_path, [gone], [NOW + 1], 100)
+        delete(tmp_path, [key], [NOW + 1], 100)
         (log,) = tmp_path.rglob("delta_log/1/2/100/*")
         assert size in (0, log.stat().st_size)
-        assert gone not in open_as_it_lies(tmp_path).to_table()["100"].to_pylist()
+        assert key not in open_as_it_lies(tmp_path).to_table()["100"].to_pylist()
         assert open_as_it_lies(tmp_path).count_rows() == 2

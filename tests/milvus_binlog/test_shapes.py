@@ -21,16 +21,34 @@ from sawlog.milvus.metadata import backup, load, manifest
 
 from .support import GOLDEN, delete, write_collection
 
-ODD = (None, True, 5, -1, 1 << 70, 1.5, float("nan"), "", "x", "9" * 30, "²", "\ud800", [], [5], [[]], {}, {"key": []})
+STRANGE_VALUES = (
+    None,
+    True,
+    5,
+    -1,
+    1 << 70,
+    1.5,
+    float("nan"),
+    "",
+    "x",
+    "9" * 30,
+    "²",
+    "\ud800",
+    [],
+    [5],
+    [[]],
+    {},
+    {"key": []},
+)
 
 
 def changed(value: Any) -> Iterator[Any]:
     """A document with each of its values replaced by each odd one, and with each of its keys left out."""
     places: list[tuple[Any, Any]] = []
 
-    def visit(one: Any) -> None:
-        for key, inner in list(one.items() if isinstance(one, dict) else enumerate(one)):
-            places.append((one, key))
+    def visit(node: Any) -> None:
+        for key, inner in list(node.items() if isinstance(node, dict) else enumerate(node)):
+            places.append((node, key))
             if isinstance(inner, dict | list):
                 visit(inner)
 
@@ -38,8 +56,8 @@ def changed(value: Any) -> Iterator[Any]:
     visit(document)
     for holder, key in places:
         before = holder[key]
-        for odd in ODD:
-            holder[key] = odd
+        for strange_value in STRANGE_VALUES:
+            holder[key] = strange_value
             yield document[0]
         if isinstance(holder, dict):
             del holder[key]
@@ -47,10 +65,10 @@ def changed(value: Any) -> Iterator[Any]:
         holder[key] = before
 
 
-def judged(read: Callable[..., object], *given: Any) -> bool:
+def judged(read: Callable[..., object], *arguments: Any) -> bool:
     """Whether something is read; it may be refused as what it is not, and nothing else may leave."""
     try:
-        read(*given)
+        read(*arguments)
     except FormatError:
         return False
     return True
@@ -104,8 +122,8 @@ def state(document: Any) -> object:
 
 def test_a_backup_of_any_shape_is_read_or_refused() -> None:
     assert judged(state, DOCUMENT)
-    found = [judged(state, one) for one in changed(DOCUMENT)]
-    assert {True, False} <= set(found)
+    judgements = [judged(state, document) for document in changed(DOCUMENT)]
+    assert {True, False} <= set(judgements)
 
 
 @pytest.mark.nightly
@@ -115,8 +133,8 @@ def test_a_dump_of_any_shape_is_read_or_refused() -> None:
     few = {key: dump[key] for key in sorted(dump)[:: max(1, len(dump) // 40)]}
     pairs = [{"key": base64.b64encode(key.encode()).decode(), "value": value} for key, value in few.items()]
     assert judged(state, dump)
-    for one in (*changed({"kvs": pairs[:3]}), *changed(dict(list(few.items())[:5]))):
-        judged(state, one)
+    for document in (*changed({"kvs": pairs[:3]}), *changed(dict(list(few.items())[:5]))):
+        judged(state, document)
     for key in [key for key in sorted(dump) if "collection" in key or "/s/" in key or "fields" in key] * 4:
         value = bytearray(base64.b64decode(dump[key]))
         if value:
@@ -133,20 +151,20 @@ def test_a_manifest_of_any_shape_is_read_or_refused(monkeypatch: pytest.MonkeyPa
         "stats": {"one": ["2"], "two": {"paths": ["3"], "metadata": {}}},
     }
     path = "root/insert_log/1/2/3/_metadata/manifest-1.avro"
-    for one in (record, *changed(record)):
-        monkeypatch.setattr(manifest, "read_record", {b"": one}.__getitem__)
-        if isinstance(one, dict):
-            assert judged(manifest.read_manifest, b"", path, "root") or one is not record
+    for document in (record, *changed(record)):
+        monkeypatch.setattr(manifest, "read_record", {b"": document}.__getitem__)
+        if isinstance(document, dict):
+            assert judged(manifest.read_manifest, b"", path, "root") or document is not record
 
 
 def test_statistics_of_any_shape_are_read_or_damage() -> None:
     entry = stats.make_stats_log(100, pa.array([1, 2, 3]))
     for document in (entry, [entry]):
-        for one in changed(document):
-            text = json.dumps(one).encode()
+        for changed_document in changed(document):
+            text = json.dumps(changed_document).encode()
             findings = Findings("skip")
             rows = stats.make_stats_batch(stats.check_stats(text, "1", findings)).num_rows
-            assert rows or findings.kinds == {"bad_stats": 1} or one == []
+            assert rows or findings.kinds == {"bad_stats": 1} or changed_document == []
 
 
 @pytest.mark.parametrize("error", [TypeError, AttributeError, ValueError, KeyError])

@@ -145,7 +145,7 @@ def test_snapshots_next_to_the_logs_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda document: document.update(format_version=6), "a snapshot of version 6; versions up to 5 are read"),
         (
@@ -157,13 +157,13 @@ def test_snapshots_next_to_the_logs_are_told(tmp_path: Path) -> None:
         (lambda document: document.update(collection={}), "'schema' is missing"),
     ],
 )
-def test_what_is_no_snapshot_is_refused(tmp_path: Path, change: Any, told: str) -> None:
+def test_what_is_no_snapshot_is_refused(tmp_path: Path, change: Any, message: str) -> None:
     files = copy_root("2.3.5", tmp_path / "files")
     path = write_snapshot(files, meta_of(), 9, NOW)
     document = json.loads(path.read_text())
     change(document)
     path.write_text(json.dumps(document))
-    with pytest.raises(FormatError, match=told):
+    with pytest.raises(FormatError, match=message):
         sawlog.read(files, table="alltypes", metadata=str(path))
 
 

@@ -62,21 +62,21 @@ def test_what_is_kept_is_what_a_filter_keeps(
     values, options = SHAPES[name]
     payload = payload_of(tmp_path_factory.getbasetemp() / name.replace(" ", "-"), values, **options)
     stream = ColumnStream([payload, payload], 0, 100)
-    every = pa.concat_arrays([values, values])
+    doubled = pa.concat_arrays([values, values])
     rng = np.random.default_rng(seed)
-    at = 0
-    while at < len(every):
-        count = int(rng.integers(1, min(300, len(every) - at) + 1))
+    position = 0
+    while position < len(doubled):
+        count = int(rng.integers(1, min(300, len(doubled) - position) + 1))
         if rng.random() < 0.2:
-            taken, wanted = stream.take(count), every.slice(at, count)
+            taken_values, expected = stream.take(count), doubled.slice(position, count)
         else:
             keep = (rng.random(count) >= share).astype(np.uint8)
-            taken = stream.take_selected(keep, int(keep.sum()))
-            wanted = every.slice(at, count).filter(pa.array(keep == 1))
-        assert taken is not None
-        taken.validate(full=True)
-        assert taken.equals(wanted)
-        at += count
+            taken_values = stream.take_selected(keep, int(keep.sum()))
+            expected = doubled.slice(position, count).filter(pa.array(keep == 1))
+        assert taken_values is not None
+        taken_values.validate(full=True)
+        assert taken_values.equals(expected)
+        position += count
     assert stream.take_selected(np.ones(1, np.uint8), 1) is None
 
 
@@ -89,10 +89,10 @@ def test_vectors_stay_in_their_memory(name: str, tmp_path: Path) -> None:
     before = stream.take(1)
     assert before is not None
     keep = np.arange(ROWS - 2, dtype=np.uint8) % 2
-    taken = stream.take_selected(keep, int(keep.sum()))
-    assert taken is not None
-    assert taken.buffers()[1].address == before.buffers()[1].address
-    assert taken.equals(values.slice(1, ROWS - 2).filter(pa.array(keep == 1)))
+    taken_values = stream.take_selected(keep, int(keep.sum()))
+    assert taken_values is not None
+    assert taken_values.buffers()[1].address == before.buffers()[1].address
+    assert taken_values.equals(values.slice(1, ROWS - 2).filter(pa.array(keep == 1)))
     assert before.equals(values.slice(0, 1))
     assert stream.take(1).equals(values.slice(ROWS - 1))
     assert pa.chunked_array(list(payload.read_column_batches(0, ROWS))).combine_chunks().equals(values)
@@ -102,19 +102,19 @@ def test_broken_pages_are_damage(tmp_path: Path) -> None:
     values, options = SHAPES["plain"]
     place = tmp_path / "file"
     payload_of(place, values, **options)
-    whole = place.read_bytes()
+    data = place.read_bytes()
     kinds = set()
-    for at in range(4, 400, 3):
-        place.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
-        payload = Payload(Storage().open(place), str(place), Extent(0, len(whole)), 1 << 20)
+    for offset in range(4, 400, 3):
+        place.write_bytes(data[:offset] + bytes([data[offset] ^ 0xFF]) + data[offset + 1 :])
+        payload = Payload(Storage().open(place), str(place), Extent(0, len(data)), 1 << 20)
         try:
-            taken = ColumnStream([payload], 0, 100).take_selected(np.ones(ROWS, np.uint8), ROWS)
+            taken_values = ColumnStream([payload], 0, 100).take_selected(np.ones(ROWS, np.uint8), ROWS)
         except UnreadableError as error:
             kinds.add(error.damage.kind)
         else:
-            assert taken is None or len(taken) == ROWS
+            assert taken_values is None or len(taken_values) == ROWS
     assert BinlogDamageKind.BAD_PAYLOAD.label in kinds
-    small = Payload(Storage().open(place), str(place), Extent(0, len(whole)), 100)
+    small = Payload(Storage().open(place), str(place), Extent(0, len(data)), 100)
     with pytest.raises(UnreadableError, match="max_item_bytes is 100"):
         ColumnStream([small], 0, 100).take_selected(np.ones(ROWS, np.uint8), ROWS)
 
@@ -122,8 +122,8 @@ def test_broken_pages_are_damage(tmp_path: Path) -> None:
 def test_a_dictionary_of_one_long_vector_makes_small_batches(tmp_path: Path) -> None:
     """A file of a few kilobytes does not become gigabytes."""
     width = 64 << 10
-    one = pa.array([b"x" * width] * 500, pa.binary(width))
-    payload = payload_of(tmp_path / "file", one)
+    column = pa.array([b"x" * width] * 500, pa.binary(width))
+    payload = payload_of(tmp_path / "file", column)
     assert (tmp_path / "file").stat().st_size < width
     assert compute_batch_rows([(payload, 0)]) * width <= BATCH_BYTES
     assert payload.compute_row_limit(0) * width <= DICTIONARY_BUDGET

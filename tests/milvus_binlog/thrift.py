@@ -19,55 +19,55 @@ class Struct:
     fields: list[list[Any]] = field(default_factory=list)
 
 
-def read(data: bytes, at: int = 0) -> tuple[Struct, int]:
+def read(data: bytes, offset: int = 0) -> tuple[Struct, int]:
     """A struct, and where it ends."""
-    return _struct(data, at)
+    return _struct(data, offset)
 
 
-def _struct(data: bytes, at: int) -> tuple[Struct, int]:
-    found, last = Struct(), 0
+def _struct(data: bytes, offset: int) -> tuple[Struct, int]:
+    struct, last = Struct(), 0
     while True:
-        head = data[at]
-        at += 1
+        head = data[offset]
+        offset += 1
         if not head:
-            return found, at
+            return struct, offset
         kind, step = head & 15, head >> 4
         if step:
             last += step
         else:
-            value, at = decode_varint(data, at)
+            value, offset = decode_varint(data, offset)
             last = value >> 1 ^ -(value & 1)
-        value, at = _value(data, at, kind)
-        found.fields.append([last, kind, value])
+        value, offset = _value(data, offset, kind)
+        struct.fields.append([last, kind, value])
 
 
-def _value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
+def _value(data: bytes, offset: int, kind: int) -> tuple[Any, int]:
     match kind:
         case 1 | 2:
-            return None, at
+            return None, offset
         case 3:
-            return data[at], at + 1
+            return data[offset], offset + 1
         case 4 | 5 | 6:
-            value, at = decode_varint(data, at)
-            return value >> 1 ^ -(value & 1), at
+            value, offset = decode_varint(data, offset)
+            return value >> 1 ^ -(value & 1), offset
         case 7:
-            return data[at : at + 8], at + 8
+            return data[offset : offset + 8], offset + 8
         case 8:
-            size, at = decode_varint(data, at)
-            return data[at : at + size], at + size
+            size, offset = decode_varint(data, offset)
+            return data[offset : offset + size], offset + size
         case 9 | 10:
-            head = data[at]
-            at += 1
+            head = data[offset]
+            offset += 1
             size, kind = head >> 4, head & 15
             if size == 15:
-                size, at = decode_varint(data, at)
+                size, offset = decode_varint(data, offset)
             items = []
             for _ in range(size):
-                item, at = (data[at], at + 1) if kind in (TRUE, FALSE) else _value(data, at, kind)
+                item, offset = (data[offset], offset + 1) if kind in (TRUE, FALSE) else _value(data, offset, kind)
                 items.append(item)
-            return [kind, items], at
+            return [kind, items], offset
         case 12:
-            return _struct(data, at)
+            return _struct(data, offset)
     raise ValueError(kind)
 
 
@@ -140,16 +140,16 @@ def bend(struct: Struct, dice: Random) -> str:
     return path
 
 
-def _places(struct: Struct, found: list[tuple[Any, Any, int, str]], path: str) -> None:
-    for one in struct.fields:
-        number, kind, value = one
-        here = f"{path}.{number}"
-        found.append((one, 2, kind, here))
+def _places(struct: Struct, place_list: list[tuple[Any, Any, int, str]], path: str) -> None:
+    for entry in struct.fields:
+        number, kind, value = entry
+        place = f"{path}.{number}"
+        place_list.append((entry, 2, kind, place))
         if kind == STRUCT:
-            _places(value, found, here)
+            _places(value, place_list, place)
         elif kind in (LIST, SET):
             inner, items = value
             for index, item in enumerate(items):
-                found.append((items, index, inner, f"{here}[{index}]"))
+                place_list.append((items, index, inner, f"{place}[{index}]"))
                 if inner == STRUCT:
-                    _places(item, found, f"{here}[{index}]")
+                    _places(item, place_list, f"{place}[{index}]")

@@ -49,11 +49,11 @@ class Flaky(PipelineRun):
             self._run_streams()
 
 
-LOST = PipelineError("p.toml: Connection reset", transient=True)
+LOST_CONNECTION = PipelineError("p.toml: Connection reset", transient=True)
 
 
 def test_what_may_pass_is_tried_again() -> None:
-    run = Flaky(LOST, LOST, 3)
+    run = Flaky(LOST_CONNECTION, LOST_CONNECTION, 3)
     assert run().batches == {"rows": 3}
     assert run.stop.pauses == [1, 2]
     assert run.told == [
@@ -63,7 +63,7 @@ def test_what_may_pass_is_tried_again() -> None:
 
 
 def test_not_for_ever() -> None:
-    run = Flaky(*[LOST] * 20)
+    run = Flaky(*[LOST_CONNECTION] * 20)
     with pytest.raises(PipelineError, match="Connection reset"):
         run()
     assert run.stop.pauses == [1, 2, 4, 8, 16]
@@ -71,7 +71,7 @@ def test_not_for_ever() -> None:
 
 
 def test_a_batch_between_makes_it_a_new_failure() -> None:
-    run = Flaky(LOST, LOST, 1, LOST, 1, LOST, 1)
+    run = Flaky(LOST_CONNECTION, LOST_CONNECTION, 1, LOST_CONNECTION, 1, LOST_CONNECTION, 1)
     run()
     assert run.stop.pauses == [1, 2, 1, 1]
 
@@ -84,7 +84,7 @@ def test_what_will_come_again_is_not_tried_again() -> None:
 
 
 def test_stopping_ends_a_pause() -> None:
-    run = Flaky(LOST, 1)
+    run = Flaky(LOST_CONNECTION, 1)
     run.stop.set()
     run()
     assert run.ends == [1]

@@ -106,25 +106,25 @@ def test_the_example_is_right_and_says_everything(tmp_path: Path) -> None:
     pipeline = parse(tmp_path, text)
     assert pipeline.mode == "stream"
     assert pipeline.quarantine is not None
-    told = "\n".join(
+    pipeline_text = "\n".join(
         line.removeprefix("# ") if "=" in line or line.startswith("# [") else line for line in text.split("\n")
     )
-    everything = parse(
+    settings = parse(
         tmp_path,
-        told.replace('mode = "overwrite"', ""),
+        pipeline_text.replace('mode = "overwrite"', ""),
         KAFKA_JAAS="j",
         AWS_ACCESS_KEY_ID="a",
         AWS_SECRET_ACCESS_KEY="b",
     )
-    assert set(everything.sources) == {"ticks", "instruments"}
-    assert [sink.format for sink in everything.sinks] == ["parquet", "parquet", "kafka"]
-    assert everything.metrics is not None
+    assert set(settings.sources) == {"ticks", "instruments"}
+    assert [sink.format for sink in settings.sinks] == ["parquet", "parquet", "kafka"]
+    assert settings.metrics is not None
 
 
 def pages() -> list[str]:
     """Those with a pipeline on them."""
-    every = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [str(page.relative_to(ROOT)) for page in every if "\n[pipeline]\n" in page.read_text()]
+    paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [str(page.relative_to(ROOT)) for page in paths if "\n[pipeline]\n" in page.read_text()]
 
 
 def test_there_are_pages_with_pipelines() -> None:
@@ -134,14 +134,14 @@ def test_there_are_pages_with_pipelines() -> None:
 @pytest.mark.parametrize("page", pages())
 def test_pipelines_in_the_documents_are_right(tmp_path: Path, page: str) -> None:
     blocks = re.findall(r"^```toml\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
-    whole = [block for block in blocks if "[pipeline]" in block]
-    assert whole
-    for block in whole:
+    pipelines = [block for block in blocks if "[pipeline]" in block]
+    assert pipelines
+    for block in pipelines:
         assert parse(tmp_path, block).sinks
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "message"),
     [
         ('path = "db"', 'paht = "db"', "/p.toml:2: sources.log.paht: unknown key; did you mean 'path'?"),
         ('path = "db"', "path = 1", "/p.toml:2: sources.log.path: expected a string; found a number"),
@@ -221,9 +221,9 @@ def test_pipelines_in_the_documents_are_right(tmp_path: Path, page: str) -> None
         (BATCH, '[sources.a]\npath = "x"', "/p.toml: sinks: expected at least one sink"),
     ],
 )
-def test_mistakes_are_named(tmp_path: Path, before: str, after: str, told: str) -> None:
+def test_mistakes_are_named(tmp_path: Path, before: str, after: str, message: str) -> None:
     assert before in BATCH
-    assert told in mistake(tmp_path, BATCH.replace(before, after))
+    assert message in mistake(tmp_path, BATCH.replace(before, after))
 
 
 def test_no_secret_stands_in_a_message(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_secrets_come_from_the_environment_and_stay_hidden(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ('secret = "hunter2"', "/p.toml:9: sources.log.storage.secret: secrets are not written into the file"),
         ('nested = { api_key = "hunter2" }', "sources.log.storage.nested.api_key: secrets are not written"),
@@ -288,10 +288,10 @@ def test_secrets_come_from_the_environment_and_stay_hidden(tmp_path: Path) -> No
         ('secret = "${env:hunter 2}"', "expected the name of an environment variable"),
     ],
 )
-def test_secrets_written_out_are_refused(tmp_path: Path, line: str, told: str) -> None:
-    found = mistake(tmp_path, BATCH + f"[sources.log.storage]\n{line}\n")
-    assert told in found
-    assert "hunter2" not in found
+def test_secrets_written_out_are_refused(tmp_path: Path, line: str, message: str) -> None:
+    error_message = mistake(tmp_path, BATCH + f"[sources.log.storage]\n{line}\n")
+    assert message in error_message
+    assert "hunter2" not in error_message
 
 
 @pytest.mark.parametrize(

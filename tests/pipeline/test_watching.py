@@ -69,8 +69,8 @@ def test_bytes_from_offsets() -> None:
     assert (sum_read_bytes([ours]), sum_waiting_bytes([ours])) == (60, 7)
     assert (sum_read_bytes([ours, first, kafka]), sum_waiting_bytes([ours, first, kafka])) == (63, 14)
     assert (sum_read_bytes([kafka]), sum_waiting_bytes([kafka])) == (None, None)
-    nothing = source(None, None, None)
-    assert (sum_read_bytes([nothing]), sum_waiting_bytes([nothing])) == (None, None)
+    empty_source = source(None, None, None)
+    assert (sum_read_bytes([empty_source]), sum_waiting_bytes([empty_source])) == (None, None)
 
 
 def pipeline(tmp_path: Path) -> Any:
@@ -88,8 +88,8 @@ def test_the_live_status(tmp_path: Path) -> None:
     status.add(replace(REPORT, batch=43, rows=800, lag_bytes=12_345, damage=1))
     console.print(status)
     text = console.export_text()
-    for shown in ("p, up 0:00", "rows", "43", "52,000", "985", "12,345 bytes", " 3 ", "0:00 ago"):
-        assert shown in text, shown
+    for label in ("p, up 0:00", "rows", "43", "52,000", "985", "12,345 bytes", " 3 ", "0:00 ago"):
+        assert label in text, label
 
 
 def test_no_status_where_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,7 +99,7 @@ def test_no_status_where_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_the_status_below_a_line_knows_its_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+    messages: list[str] = []
 
     class Run:
         def __init__(self, plan: Any, report: Any, stop: Any, warn: Any) -> None:
@@ -110,10 +110,10 @@ def test_the_status_below_a_line_knows_its_batch(tmp_path: Path, monkeypatch: py
             return SimpleNamespace(skipped=0, to_dict=dict)
 
     monkeypatch.setattr("sawlog.pipeline.run.PipelineRun", Run)
-    monkeypatch.setattr(Status, "add", lambda _, report: told.append("status"))
-    monkeypatch.setattr("sawlog.cli.run.print_event", lambda event, *, json: told.append("line") if event else None)
+    monkeypatch.setattr(Status, "add", lambda _, report: messages.append("status"))
+    monkeypatch.setattr("sawlog.cli.run.print_event", lambda event, *, json: messages.append("line") if event else None)
     run_pipeline(pipeline(tmp_path), cast("Any", None))
-    assert told == ["status", "line"]
+    assert messages == ["status", "line"]
 
 
 def test_a_live_status_is_not_broken_by_warnings_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,8 +143,8 @@ def test_metrics_are_served_for_prometheus() -> None:
         "last_batch": 43,
         "batch_seconds_count": 2,
     }.items():
-        (found,) = [line for line in lines if line.startswith(f"sawlog_{name}{labels} ")]
-        assert float(found.split()[-1]) == value
+        (line_found,) = [line for line in lines if line.startswith(f"sawlog_{name}{labels} ")]
+        assert float(line_found.split()[-1]) == value
 
 
 def test_metrics_need_their_library(monkeypatch: pytest.MonkeyPatch) -> None:

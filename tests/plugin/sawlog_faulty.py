@@ -23,8 +23,8 @@ class FaultyFileSystem(LocalFileSystem):
     cachable = False
     local_file = False
 
-    def __init__(self, control: str, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, control: str, **options: Any) -> None:
+        super().__init__(**options)
         self.control = control
 
     @classmethod
@@ -34,26 +34,26 @@ class FaultyFileSystem(LocalFileSystem):
     def unstrip_protocol(self, name: str) -> str:
         return f"faulty://{self._strip_protocol(name)}"
 
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **given: Any) -> bytes:
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
         self._asked()
-        return bytes(super().cat_file(path, start=start, end=end, **given))
+        return bytes(super().cat_file(path, start=start, end=end, **options))
 
-    def info(self, path: Any, **given: Any) -> Any:
+    def info(self, path: Any, **options: Any) -> Any:
         self._asked()
-        return super().info(path, **given)
+        return super().info(path, **options)
 
-    def find(self, path: str, *args: Any, **given: Any) -> Any:
+    def find(self, path: str, *args: Any, **options: Any) -> Any:
         self._asked()
-        return super().find(path, *args, **given)
+        return super().find(path, *args, **options)
 
     def _asked(self) -> None:
         from pyspark import TaskContext
 
-        with open(os.path.join(self.control, "asked"), "a+") as asked:
-            fcntl.flock(asked, fcntl.LOCK_EX)
-            asked.seek(0)
-            number = len(asked.readlines()) + 1
-            asked.write("plan\n" if TaskContext.get() is None else "task\n")
+        with open(os.path.join(self.control, "asked"), "a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            number = len(file.readlines()) + 1
+            file.write("plan\n" if TaskContext.get() is None else "task\n")
         try:
             with open(os.path.join(self.control, "fails")) as fails:
                 wrong = json.load(fails) == number

@@ -27,7 +27,7 @@ from sawlog.testing.sample import Mutation, Sample, Subject, make_scratch, put
 from .expected import EXPECTED, MISSING, Difference
 
 OBSERVER = Path(__file__).with_name("observe.py")
-SHOWN = 3
+MAX_SHOWN = 3
 """Differences of a kind that are printed whole."""
 PROSE = re.compile(r"/(?:message|detail|reason|error|stderr|views/\w+|warnings/\d+)$")
 """Places of texts."""
@@ -49,7 +49,7 @@ def subject(directory: Path, sample: Sample, mutation: Mutation) -> dict[str, An
     """One line of the work list, whose files are put into a directory."""
     put(str(directory), mutation.files)
     placed = Subject(sample, str(directory), mutation.files, mutation)
-    found: dict[str, Any] = {
+    subject_fields: dict[str, Any] = {
         "id": f"{sample.format} {sample.name}: {mutation.label}",
         "directory": placed.directory,
         "path": placed.path,
@@ -59,31 +59,31 @@ def subject(directory: Path, sample: Sample, mutation: Mutation) -> dict[str, An
         "grows": sample.grows,
     }
     if sample.written is not None and mutation.label == "intact":
-        found["table"] = f"{directory}.arrow"
-        found["write_options"] = dict(sample.write_options)
-        with pa.OSFile(found["table"], "wb") as sink, pa.ipc.new_file(sink, sample.written.schema) as writer:
+        subject_fields["table"] = f"{directory}.arrow"
+        subject_fields["write_options"] = dict(sample.write_options)
+        with pa.OSFile(subject_fields["table"], "wb") as sink, pa.ipc.new_file(sink, sample.written.schema) as writer:
             writer.write_table(sample.written)
-    return found
+    return subject_fields
 
 
-def compare(expected: Any, found: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
+def compare(expected: Any, new_value: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Places in two answers that differ. What the tree says in addition, under a key of its own, is no difference."""
-    if isinstance(expected, dict) and isinstance(found, dict):
+    if isinstance(expected, dict) and isinstance(new_value, dict):
         for key, value in expected.items():
-            yield from compare(value, found.get(key, MISSING), f"{place}/{key}")
-    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
-        for number, (old, new) in enumerate(zip(expected, found, strict=True)):
+            yield from compare(value, new_value.get(key, MISSING), f"{place}/{key}")
+    elif isinstance(expected, list) and isinstance(new_value, list) and len(expected) == len(new_value):
+        for number, (old, new) in enumerate(zip(expected, new_value, strict=True)):
             yield from compare(old, new, f"{place}/{number}")
-    elif expected != found and not reworded(expected, found, place):
-        yield place, expected, found
+    elif expected != new_value and not reworded(expected, new_value, place):
+        yield place, expected, new_value
 
 
-def reworded(expected: Any, found: Any, place: str) -> bool:
+def reworded(expected: Any, new_value: Any, place: str) -> bool:
     """Whether two texts say the same of the same place in other words."""
-    if not (isinstance(expected, str) and isinstance(found, str) and PROSE.search(place)):
+    if not (isinstance(expected, str) and isinstance(new_value, str) and PROSE.search(place)):
         return False
-    old, new = FIXED.match(expected), FIXED.match(found)
-    return old is not None and new is not None and bool(expected) == bool(found) and old.groups() == new.groups()
+    old, new = FIXED.match(expected), FIXED.match(new_value)
+    return old is not None and new is not None and bool(expected) == bool(new_value) and old.groups() == new.groups()
 
 
 def main() -> int:
@@ -93,15 +93,15 @@ def main() -> int:
     parser.add_argument("--format", nargs="+", default=sorted(sawlog.formats()), help="all by default")
     parser.add_argument("--count", type=int, default=100, help="changed samples of each format")
     parser.add_argument("--seed", default="1", help="any text: the same inputs for the same text")
-    given = parser.parse_args()
-    formats = [name for name in given.format if Path("tests", name, "test_laws.py").exists()]
+    arguments = parser.parse_args()
+    formats = [name for name in arguments.format if Path("tests", name, "test_laws.py").exists()]
     with make_scratch() as name:
         root = Path(name)
         work = root / "work.jsonl"
-        listed = list(subjects(root, formats, given.seed, given.count))
-        work.write_text("".join(json.dumps(one) + "\n" for one in listed), "utf-8")
-        expected, found = observe([given.release, sys.executable], work)
-    return report([one["id"] for one in listed], expected, found)
+        listed = list(subjects(root, formats, arguments.seed, arguments.count))
+        work.write_text("".join(json.dumps(subject_fields) + "\n" for subject_fields in listed), "utf-8")
+        expected, observations = observe([arguments.release, sys.executable], work)
+    return report([row["id"] for row in listed], expected, observations)
 
 
 def observe(pythons: Sequence[str], work: Path) -> list[list[dict[str, Any]]]:
@@ -110,8 +110,8 @@ def observe(pythons: Sequence[str], work: Path) -> list[list[dict[str, Any]]]:
     running = []
     for number, python in enumerate(pythons):
         out = work.with_name(f"{number}.jsonl").open("w+", encoding="utf-8")
-        kept = environment if number == 0 else dict(os.environ)
-        running.append((subprocess.Popen([python, str(OBSERVER), str(work)], stdout=out, env=kept), out))
+        environment_used = environment if number == 0 else dict(os.environ)
+        running.append((subprocess.Popen([python, str(OBSERVER), str(work)], stdout=out, env=environment_used), out))
     answers = []
     for process, out in running:
         process.wait()
@@ -121,26 +121,28 @@ def observe(pythons: Sequence[str], work: Path) -> list[list[dict[str, Any]]]:
     return answers
 
 
-def report(ids: Sequence[str], expected: Sequence[dict[str, Any]], found: Sequence[dict[str, Any]]) -> int:
+def report(ids: Sequence[str], expected: Sequence[dict[str, Any]], observations: Sequence[dict[str, Any]]) -> int:
     """Print how many differences are meant, and those that are not: the first of each kind whole."""
-    meant: Counter[str] = Counter()
+    intended: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     for number, name in enumerate(ids):
-        if number >= min(len(expected), len(found)):
-            print(f"the release answered {len(expected)} of {len(ids)} inputs, the tree {len(found)}; next: {name}")
+        if number >= min(len(expected), len(observations)):
+            print(
+                f"the release answered {len(expected)} of {len(ids)} inputs, the tree {len(observations)}; next: {name}"
+            )
             return 1
-        release, tree = expected[number]["seen"], found[number]["seen"]
+        release, tree = expected[number]["seen"], observations[number]["seen"]
         for key, old, new in compare(release, tree):
-            one = Difference(name, key, old, new, release, tree)
-            reason = next((listed.why for listed in EXPECTED if listed.covers(one)), None)
+            difference = Difference(name, key, old, new, release, tree)
+            reason = next((listed.why for listed in EXPECTED if listed.covers(difference)), None)
             if reason is not None:
-                meant[reason] += 1
+                intended[reason] += 1
                 continue
             kind = re.sub(r"/\d+", "/*", f"{name.split()[0]}: {key}")
             kinds[kind] += 1
-            if kinds[kind] <= SHOWN:
+            if kinds[kind] <= MAX_SHOWN:
                 print(f"{name}\n  {key}\n  - {json.dumps(old)}\n  + {json.dumps(new)}")
-    for title, counts in (("meant", meant), ("not explained", kinds)):
+    for title, counts in (("meant", intended), ("not explained", kinds)):
         for kind, count in counts.most_common():
             print(f"{count:6} {title}: {kind}")
     print(f"{len(ids)} inputs, {kinds.total()} differences that are not explained")

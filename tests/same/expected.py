@@ -10,7 +10,7 @@ from typing import Any
 
 MISSING = "not there"
 """A value that the tree's answer has not."""
-Seen = dict[str, Any]
+Observation = dict[str, Any]
 """What one installation saw of one input."""
 
 
@@ -31,8 +31,8 @@ class Difference:
     place: str
     old: Any
     new: Any
-    release: Seen
-    tree: Seen
+    release: Observation
+    tree: Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,94 +55,98 @@ class Expected:
     new: str = ""
     holds: Callable[[Difference], bool] = lambda _: True
 
-    def covers(self, one: Difference) -> bool:
+    def covers(self, difference: Difference) -> bool:
         """Whether a difference is of this kind."""
         return (
-            re.search(self.input, one.input) is not None
-            and re.search(self.place, one.place) is not None
-            and re.search(self.old, json.dumps(one.old)) is not None
-            and re.search(self.new, json.dumps(one.new)) is not None
-            and self.holds(one)
+            re.search(self.input, difference.input) is not None
+            and re.search(self.place, difference.place) is not None
+            and re.search(self.old, json.dumps(difference.old)) is not None
+            and re.search(self.new, json.dumps(difference.new)) is not None
+            and self.holds(difference)
         )
 
 
-def as_verified(one: Difference) -> bool:
+def as_verified(difference: Difference) -> bool:
     """Whether the tree's repair reports what its `verify` reports, and as many rows as its view `rows` has."""
-    if one.place.endswith("rows"):
-        return bool(one.tree["repair"]["found"]["report"]["rows"] == one.tree["rows count"]["found"])
-    value: Any = one.tree["verify"]["found"]
-    for key in one.place.partition("/report/")[2].split("/"):
+    if difference.place.endswith("rows"):
+        return bool(difference.tree["repair"]["found"]["report"]["rows"] == difference.tree["rows count"]["found"])
+    value: Any = difference.tree["verify"]["found"]
+    for key in difference.place.partition("/report/")[2].split("/"):
         value = value[int(key)] if isinstance(value, list) else value.get(key, MISSING)
-    return bool(value == one.new)
+    return bool(value == difference.new)
 
 
-def unsupported(one: Difference) -> bool:
+def unsupported(difference: Difference) -> bool:
     """Whether the tree finds something that it does not support, where the release found damage."""
-    verified = json.dumps(one.tree["verify"])
+    verified = json.dumps(difference.tree["verify"])
     return '"unsupported": true' in verified or "UnsupportedError" in verified
 
 
-def incomplete(one: Difference) -> bool:
+def incomplete(difference: Difference) -> bool:
     """Whether the tree finds that the dataset is not what its metadata says."""
-    return re.search('"(missing_file|cut_metadata|mismatched_file)"', json.dumps(one.tree["verify"])) is not None
+    return re.search('"(missing_file|cut_metadata|mismatched_file)"', json.dumps(difference.tree["verify"])) is not None
 
 
-def had_empty_damage(one: Difference) -> bool:
+def had_empty_damage(difference: Difference) -> bool:
     """Whether the release finds damage of no bytes."""
-    files = one.release["verify"]["found"].get("files", [])
+    files = difference.release["verify"]["found"].get("files", [])
     return any(damage["length"] == 0 for file in files for damage in file["damages"])
 
 
-def _counts(seen: Seen, verb: str) -> tuple[int, int]:
-    report = seen[verb]["found"]
+def _counts(observation: Observation, verb: str) -> tuple[int, int]:
+    report = observation[verb]["found"]
     report = report.get("report", report)
     return (report["rows"], -report["bytes"]["damage"]) if "rows" in report else (-1, 0)
 
 
-def reads_more(one: Difference) -> bool:
+def reads_more(difference: Difference) -> bool:
     """Whether the tree reads more rows with no more damage, or finds less damage in no fewer rows.
 
     A database's rows are those of the view `all`: an entry that is read in addition may delete another one's row.
     """
-    new, old = _counts(one.tree, "verify"), _counts(one.release, "verify")
+    new, old = _counts(difference.tree, "verify"), _counts(difference.release, "verify")
     rows = [
-        count if isinstance(count := seen.get("all count", {}).get("found", verified), int) else -1
-        for seen, (verified, _) in ((one.tree, new), (one.release, old))
+        count if isinstance(count := observation.get("all count", {}).get("found", verified), int) else -1
+        for observation, (verified, _) in ((difference.tree, new), (difference.release, old))
     ]
     return new != old and rows[0] >= rows[1] and new[1] >= old[1]
 
 
-def saves_more(one: Difference) -> bool:
+def saves_more(difference: Difference) -> bool:
     """Whether the tree's repair keeps at least as many rows as the release's."""
-    return _counts(one.tree, "repair")[0] >= _counts(one.release, "repair")[0]
+    return _counts(difference.tree, "repair")[0] >= _counts(difference.release, "repair")[0]
 
 
-def loses_its_metaindex(one: Difference) -> bool:
+def loses_its_metaindex(difference: Difference) -> bool:
     """Whether the tree reads a table's rows by its index only."""
-    new, old = (seen["rows info"]["found"].get("data blocks", 0) for seen in (one.tree, one.release))
+    new, old = (
+        observation["rows info"]["found"].get("data blocks", 0) for observation in (difference.tree, difference.release)
+    )
     return bool(new < old)
 
 
-def is_rocksdb(one: Difference) -> bool:
+def is_rocksdb(difference: Difference) -> bool:
     """Whether only the tree takes a log for RocksDB's."""
-    dialects = [seen["rows info"]["found"].get("dialect") for seen in (one.release, one.tree)]
+    dialects = [
+        observation["rows info"]["found"].get("dialect") for observation in (difference.release, difference.tree)
+    ]
     return dialects == ["leveldb", "rocksdb"]
 
 
-def checks_pages(one: Difference) -> bool:
+def checks_pages(difference: Difference) -> bool:
     """Whether the tree finds that a page is not what its checksum says."""
-    return "CRC checksum verification failed" in json.dumps(one.tree["verify"])
+    return "CRC checksum verification failed" in json.dumps(difference.tree["verify"])
 
 
-def cannot_open(one: Difference) -> bool:
+def cannot_open(difference: Difference) -> bool:
     """Whether opening fails with the error that the release has when it recognizes a path."""
-    found = one.tree[one.place.split("/")[1]]["found"]
-    return bool(found == one.release["recognized"]["found"])
+    outcome_found = difference.tree[difference.place.split("/")[1]]["found"]
+    return bool(outcome_found == difference.release["recognized"]["found"])
 
 
-def several_damaged(one: Difference) -> bool:
+def several_damaged(difference: Difference) -> bool:
     """Whether there are several damaged ranges, so that another one may be the first that stops a read."""
-    listed = [seen["verify"]["found"].get("files", []) for seen in (one.release, one.tree)]
+    listed = [observation["verify"]["found"].get("files", []) for observation in (difference.release, difference.tree)]
     return all(sum(len(file["damages"]) for file in files) > 1 for files in listed)
 
 

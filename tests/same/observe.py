@@ -58,16 +58,16 @@ SALVAGE = {
 def named(format: Any, subject: dict[str, Any]) -> dict[str, Any]:
     """A subject with the names of views and options that the installed version has."""
     view = next((old for old, new in VIEWS.items() if new == subject["view"] and old in format.views), subject["view"])
-    found = {**subject, "view": view}
+    fields_of_subject = {**subject, "view": view}
     for key, kind in (("options", format.read_options), ("write_options", format.write_options)):
-        known = {one.name for one in fields(kind)}
-        renames = {} if known & {"max_item_bytes", "salvage", "table"} else OPTIONS.get(subject["format"], {})
+        known_options = {field.name for field in fields(kind)}
+        renames = {} if known_options & {"max_item_bytes", "salvage", "table"} else OPTIONS.get(subject["format"], {})
         options = {renames.get(name, name): value for name, value in subject.get(key, {}).items()}
-        if "salvage" not in known:
-            for one in options.pop("salvage", "").split(","):
-                options |= SALVAGE.get(one, {})
-        found[key] = options
-    return found
+        if "salvage" not in known_options:
+            for word in options.pop("salvage", "").split(","):
+                options |= SALVAGE.get(word, {})
+        fields_of_subject[key] = options
+    return fields_of_subject
 
 
 def observe(subject: dict[str, Any], scratch: Path) -> dict[str, Any]:
@@ -75,39 +75,45 @@ def observe(subject: dict[str, Any], scratch: Path) -> dict[str, Any]:
     path, name = subject["path"], subject["format"]
     subject = named(sawlog.formats()[name], subject)
     options = subject["options"]
-    seen: dict[str, Any] = {"recognized": seeing(lambda: sawlog.open(path).format.name)}
+    observation: dict[str, Any] = {"recognized": seeing(lambda: sawlog.open(path).format.name)}
     for view in sawlog.formats()[name].views:
         for policy in ("fail", "skip"):
-            how = {"format": name, "view": view, "on_damage": policy, **options}
-            seen[f"{VIEWS.get(view, view)} {policy} rows"] = seeing(
-                lambda how=how: observe_rows(sawlog.open(path, **how))
+            settings = {"format": name, "view": view, "on_damage": policy, **options}
+            observation[f"{VIEWS.get(view, view)} {policy} rows"] = seeing(
+                lambda settings=settings: observe_rows(sawlog.open(path, **settings))
             )
-        seen[f"{VIEWS.get(view, view)} count"] = seeing(lambda how=how: sawlog.open(path, **how).count_rows())
-        seen[f"{VIEWS.get(view, view)} info"] = seeing(lambda how=how: sawlog.open(path, **how).info())
-    how = {"format": name, "view": subject["view"], **options}
-    seen["places"] = seeing(lambda: places(path, how))
-    seen["verify"] = seeing(lambda: sawlog.verify(path, **how).to_dict())
-    seen["repair"] = seeing(lambda: repaired(path, name, options, scratch))
+        observation[f"{VIEWS.get(view, view)} count"] = seeing(
+            lambda settings=settings: sawlog.open(path, **settings).count_rows()
+        )
+        observation[f"{VIEWS.get(view, view)} info"] = seeing(
+            lambda settings=settings: sawlog.open(path, **settings).info()
+        )
+    settings = {"format": name, "view": subject["view"], **options}
+    observation["places"] = seeing(lambda: places(path, settings))
+    observation["verify"] = seeing(lambda: sawlog.verify(path, **settings).to_dict())
+    observation["repair"] = seeing(lambda: repaired(path, name, options, scratch))
     if subject["grows"]:
-        seen["follow"] = seeing(lambda: followed(path, how))
+        observation["follow"] = seeing(lambda: followed(path, settings))
     for verb in ("info", "verify"):
-        given = [text for key, value in options.items() for text in ("-o", f"{key}={value}")]
-        seen[f"sawlog {verb}"] = command([verb, path, "--json", "--format", name, "--view", subject["view"], *given])
+        texts = [text for key, value in options.items() for text in ("-o", f"{key}={value}")]
+        observation[f"sawlog {verb}"] = command(
+            [verb, path, "--json", "--format", name, "--view", subject["view"], *texts]
+        )
     if "table" in subject:
-        seen["write"] = seeing(lambda: written(subject, scratch))
-    return seen
+        observation["write"] = seeing(lambda: written(subject, scratch))
+    return observation
 
 
 def seeing(look: Callable[[], Any]) -> Any:
     """What a look finds, or raises, and what it warns of."""
-    with warnings.catch_warnings(record=True) as given:
+    with warnings.catch_warnings(record=True) as warning_records:
         warnings.simplefilter("always")
         try:
-            found = look()
+            batches = look()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what a user sees
-            found = {"raises": type(error).__name__, "message": str(error)}
-    said = sorted({f"{one.category.__name__}: {one.message}" for one in given})
-    return {"found": found, "warnings": said}
+            batches = {"raises": type(error).__name__, "message": str(error)}
+    warning_lines = sorted({f"{record.category.__name__}: {record.message}" for record in warning_records})
+    return {"found": batches, "warnings": warning_lines}
 
 
 def observe_rows(dataset: sawlog.Dataset) -> dict[str, Any]:
@@ -125,15 +131,15 @@ def observe_rows(dataset: sawlog.Dataset) -> dict[str, Any]:
 
 def content(table: pa.Table) -> str:
     """A digest of values that no layout of batches changes, without the wording of damage."""
-    found = hashlib.sha256()
+    digest_state = hashlib.sha256()
     for column in table.select([name for name in table.column_names if name != "detail"]).columns:
-        found.update(repr(column.cast(simplify_type(column.type)).to_pylist()).encode())
-    return found.hexdigest()[:16]
+        digest_state.update(repr(column.cast(simplify_type(column.type)).to_pylist()).encode())
+    return digest_state.hexdigest()[:16]
 
 
-def places(path: str, how: dict[str, Any]) -> str:
+def places(path: str, settings: dict[str, Any]) -> str:
     """Where every row comes from."""
-    table = sawlog.open(path, columns=["_file", "_offset"], on_damage="skip", **how).to_table()
+    table = sawlog.open(path, columns=["_file", "_offset"], on_damage="skip", **settings).to_table()
     return content(table)
 
 
@@ -146,13 +152,13 @@ def repaired(path: str, name: str, options: dict[str, Any], scratch: Path) -> di
 
 def files(path: Path) -> dict[str, str]:
     """Digests of all files at a path."""
-    found = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
-    return {str(one.relative_to(path)): digest(one.read_bytes()) for one in found}
+    paths = [path] if path.is_file() else sorted(path for path in path.rglob("*") if path.is_file())
+    return {str(file_path.relative_to(path)): digest(file_path.read_bytes()) for file_path in paths}
 
 
-def followed(path: str, how: dict[str, Any]) -> dict[str, Any]:
+def followed(path: str, settings: dict[str, Any]) -> dict[str, Any]:
     """What a first look delivers, and the position that a second one goes on from."""
-    watch = sawlog.open(path, on_damage="skip", **how).watch()
+    watch = sawlog.open(path, on_damage="skip", **settings).watch()
     count = sum(batch.num_rows for batch in watch.look())
     again = sum(batch.num_rows for batch in watch.look())
     return {"rows": count, "again": again, "ends": sorted(end for end in ends(watch.positions) if end)}
@@ -170,10 +176,10 @@ def command(words: list[str]) -> dict[str, Any]:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         code = main(words)
-    said = out.getvalue()
+    data = out.getvalue()
     with contextlib.suppress(ValueError):
-        said = json.loads(said)
-    return {"exit": int(code), "stdout": said, "stderr": err.getvalue()}
+        data = json.loads(data)
+    return {"exit": int(code), "stdout": data, "stderr": err.getvalue()}
 
 
 def written(subject: dict[str, Any], scratch: Path) -> dict[str, str]:
@@ -200,9 +206,9 @@ def cleaned(value: Any, places: dict[str, str]) -> Any:
 def shortened(value: Any) -> Any:
     """The same with digests in place of long texts."""
     if isinstance(value, dict):
-        return {key: shortened(one) for key, one in value.items()}
+        return {key: shortened(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [shortened(one) for one in value]
+        return [shortened(item) for item in value]
     long = isinstance(value, str) and len(value) > LONGEST
     return f"{len(value)} characters, {digest(value)}" if long else value
 
@@ -214,11 +220,11 @@ def run(work: Path) -> None:
             subject = json.loads(line)
             scratch = Path(tempfile.mkdtemp(prefix="sawlog-same-"))
             try:
-                seen = observe(subject, scratch)
+                observation = observe(subject, scratch)
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
             places = {subject["directory"]: "", str(scratch): ""}
-            answer = {key: cleaned(value, places) for key, value in seen.items()}
+            answer = {key: cleaned(value, places) for key, value in observation.items()}
             sys.stdout.write(json.dumps({"id": subject["id"], "seen": answer}) + "\n")
             sys.stdout.flush()
 

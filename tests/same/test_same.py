@@ -25,7 +25,7 @@ def test_the_observer_uses_only_what_the_release_has() -> None:
     used = set()
     for node in ast.walk(ast.parse(OBSERVER.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sawlog"):
-            used |= {(node.module, one.name) for one in node.names}
+            used |= {(node.module, name.name) for name in node.names}
         elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "sawlog":
             used.add(("sawlog", node.attr))
     only_a_type = ("sawlog", "Dataset")
@@ -33,7 +33,7 @@ def test_the_observer_uses_only_what_the_release_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "places"),
+    ("new_value", "places"),
     [
         ({"a": 1, "b": [1, {"c": 2}]}, []),
         ({"a": 1, "b": [1, {"c": 2, "new": 3}], "new": 4}, []),
@@ -43,12 +43,12 @@ def test_the_observer_uses_only_what_the_release_has() -> None:
         ({"a": 1, "b": [1]}, ["/b"]),
     ],
 )
-def test_differences_are_found_at_any_depth(found: object, places: list[str]) -> None:
-    assert [place for place, _, _ in compare({"a": 1, "b": [1, {"c": 2}]}, found)] == places
+def test_differences_are_found_at_any_depth(new_value: object, places: list[str]) -> None:
+    assert [place for place, _, _ in compare({"a": 1, "b": [1, {"c": 2}]}, new_value)] == places
 
 
 @pytest.mark.parametrize(
-    ("place", "found", "same"),
+    ("place", "new_text", "is_same"),
     [
         ("/ended/message", "/a: bad_block at byte 7 (9 bytes): in other words", True),
         ("/ended/message", "/a: bad_block at byte 8 (9 bytes): a block", False),
@@ -58,9 +58,9 @@ def test_differences_are_found_at_any_depth(found: object, places: list[str]) ->
         ("/rows", "/a: bad_block at byte 7 (9 bytes): in other words", False),
     ],
 )
-def test_words_of_messages_are_free(place: str, found: str, same: bool) -> None:
-    assert list(compare("/a: bad_block at byte 7 (9 bytes): a block", found, place)) == (
-        [] if same else [(place, "/a: bad_block at byte 7 (9 bytes): a block", found)]
+def test_words_of_messages_are_free(place: str, new_text: str, is_same: bool) -> None:
+    assert list(compare("/a: bad_block at byte 7 (9 bytes): a block", new_text, place)) == (
+        [] if is_same else [(place, "/a: bad_block at byte 7 (9 bytes): a block", new_text)]
     )
 
 
@@ -81,9 +81,9 @@ def test_one_flipped_bit_is_seen_by_every_verb(tmp_path: Path) -> None:
     data[20] ^= 1
     answers = []
     for name, files in (("intact", sample.files), ("changed", bytes(data))):
-        one = subject(tmp_path / name, sample, Mutation("intact", {sample.file_name: files}))
-        places = {one["directory"]: "", str(tmp_path): ""}
-        answers.append(cleaned(observe(one, tmp_path / f"{name}-scratch"), places))
+        sample_subject = subject(tmp_path / name, sample, Mutation("intact", {sample.file_name: files}))
+        places = {sample_subject["directory"]: "", str(tmp_path): ""}
+        answers.append(cleaned(observe(sample_subject, tmp_path / f"{name}-scratch"), places))
     assert answers[0]["rows fail rows"]["found"]["count"] == len(sample.rows)
     assert answers[0]["write"]["found"] == {".": answers[0]["repair"]["found"]["files"]["."]}
     different = {place.split("/")[1] for place, _, _ in compare(*answers)}

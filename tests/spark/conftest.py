@@ -51,17 +51,17 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def forget_formats() -> None:
     """What this process knows of the packages that are installed."""
-    for known in (lazy.list_entry_points, lazy.find_entry_points, recognition.load_formats, recognition.get_format):
-        known.cache_clear()
+    for cached in (lazy.list_entry_points, lazy.find_entry_points, recognition.load_formats, recognition.get_format):
+        cached.cache_clear()
 
 
 def nameless(folder: Path) -> Path:
     """The jar without its short name: `sawlog` is still the source that reads rows."""
     path = folder / "nameless.jar"
-    with zipfile.ZipFile(sawlog.spark.spark_jar()) as ours, zipfile.ZipFile(path, "w") as made:
+    with zipfile.ZipFile(sawlog.spark.spark_jar()) as ours, zipfile.ZipFile(path, "w") as archive:
         for name in ours.namelist():
             if not name.startswith("META-INF/services/"):
-                made.writestr(name, ours.read(name))
+                archive.writestr(name, ours.read(name))
     return path
 
 
@@ -84,7 +84,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_place: Path, connect_p
     """A local session. Its Python processes see the formats of other packages."""
     from pyspark.sql import SparkSession
 
-    own = tmp_path_factory.mktemp("session")
+    directory = tmp_path_factory.mktemp("session")
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         patch.chdir(spark_place)
@@ -103,14 +103,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_place: Path, connect_p
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.default.parallelism", "2")
             .config("spark.sql.session.timeZone", "America/New_York")
-            .config("spark.sql.warehouse.dir", str(own / "warehouse"))
+            .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
             .config("spark.sql.catalogImplementation", "in-memory")
             .config("spark.python.unix.domain.socket.enabled", "true")
             .config("spark.python.daemon.module", "sawlog.spark.daemon")
             .config("spark.sql.execution.pyspark.udf.faulthandler.enabled", "true")
             .config("spark.log.level", "OFF")
             .config(CLASS_PATH, first)
-            .config("spark.jars", sawlog.spark.spark_jar() if WITH_JAR else str(nameless(own)))
+            .config("spark.jars", sawlog.spark.spark_jar() if WITH_JAR else str(nameless(directory)))
             .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
             .config("spark.connect.grpc.binding.address", "127.0.0.1")
             .config("spark.connect.grpc.binding.port", str(connect_port))

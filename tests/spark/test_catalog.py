@@ -35,8 +35,8 @@ def test_collections_are_tables(catalog: SparkSession) -> None:
     assert [row[0] for row in catalog.sql("SHOW NAMESPACES IN milvus").collect()] == ["default"]
     expected = with_etcd("2.3.5", "strpk").to_table()
     rows = catalog.sql("SELECT name, n FROM milvus.default.strpk WHERE n < 50")
-    wanted = {(one["name"], one["n"]) for one in expected.to_pylist() if one["n"] < 50}
-    assert {tuple(row) for row in rows.collect()} == wanted
+    expected_counts = {(row["name"], row["n"]) for row in expected.to_pylist() if row["n"] < 50}
+    assert {tuple(row) for row in rows.collect()} == expected_counts
     assert catalog.table("milvus.default.strpk").count() == expected.num_rows
     with pytest.raises(AnalysisException, match="cannot be found"):
         catalog.sql("SELECT * FROM milvus.default.nothing").collect()
@@ -46,16 +46,20 @@ def test_collections_are_tables(catalog: SparkSession) -> None:
 
 @pytest.mark.nightly
 def test_earlier_times_are_versions_and_timestamps(catalog: SparkSession) -> None:
-    times = [one["timestamp"] for one in truth("2.3.5")["log"] if one["collection"] == "strpk" and one.get("timestamp")]
+    times = [
+        operation["timestamp"]
+        for operation in truth("2.3.5")["log"]
+        if operation["collection"] == "strpk" and operation.get("timestamp")
+    ]
     counts = set()
     for time in times:
-        wanted = with_etcd("2.3.5", "strpk", as_of=time).count_rows()
-        counts.add(wanted)
-        assert catalog.sql(f"SELECT count(*) FROM milvus.default.strpk VERSION AS OF '{time}'").head()[0] == wanted
+        count = with_etcd("2.3.5", "strpk", as_of=time).count_rows()
+        counts.add(count)
+        assert catalog.sql(f"SELECT count(*) FROM milvus.default.strpk VERSION AS OF '{time}'").head()[0] == count
     assert len(counts) > 1
     moment = layout.decode_tso(times[-1])
-    asked = f"SELECT count(*) FROM milvus.default.strpk TIMESTAMP AS OF '{moment.isoformat()}'"
-    assert catalog.sql(asked).head()[0] == with_etcd("2.3.5", "strpk", as_of=moment).count_rows()
+    query = f"SELECT count(*) FROM milvus.default.strpk TIMESTAMP AS OF '{moment.isoformat()}'"
+    assert catalog.sql(query).head()[0] == with_etcd("2.3.5", "strpk", as_of=moment).count_rows()
 
 
 def test_nothing_can_be_changed(catalog: SparkSession) -> None:

@@ -37,15 +37,15 @@ def trades(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log of Deephaven's with one column of each type, nulls included."""
     path = tmp_path_factory.mktemp("trades")
     n = np.arange(ROWS)
-    some = n % 7 == 3
+    mask = n % 7 == 3
     table = pa.table(
         {
             "n": pa.array(n, pa.int64()),
-            "i": pa.array(n.astype(np.int32), mask=some),
+            "i": pa.array(n.astype(np.int32), mask=mask),
             "b": pa.array(n % 2 == 0),
-            "d": pa.array(n / 4, mask=some),
-            "s": pa.array([f"s{x % 10}" for x in n], mask=some),
-            "t": pa.array(n * 1_000_003, pa.timestamp("ns", "UTC"), mask=some),
+            "d": pa.array(n / 4, mask=mask),
+            "s": pa.array([f"s{x % 10}" for x in n], mask=mask),
+            "t": pa.array(n * 1_000_003, pa.timestamp("ns", "UTC"), mask=mask),
         }
     )
     with Logger(path, table.schema, namespace="Market", table="Trades", internal_partition="a") as logger:
@@ -54,11 +54,11 @@ def trades(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def both(spark: SparkSession, path: Path, **options: Any) -> tuple[DataFrame, DataFrame]:
+def read_both(spark: SparkSession, path: Path, **options: Any) -> tuple[DataFrame, DataFrame]:
     """The same by columns and by rows, which short names still are."""
     sawlog.spark.register(spark)
     reading = [spark.read.format(name).options(**options) for name in (COLUMNS, "deephaven_log")]
-    columns, rows = (one.load(str(path)) for one in reading)
+    columns, rows = (reader.load(str(path)) for reader in reading)
     return columns, rows
 
 
@@ -66,21 +66,21 @@ def plan(frame: DataFrame) -> str:
     return frame._jdf.queryExecution().executedPlan().toString()
 
 
-def same(one: DataFrame, other: DataFrame) -> bool:
-    return one.toArrow().equals(other.toArrow())
+def are_equal(first: DataFrame, second: DataFrame) -> bool:
+    return first.toArrow().equals(second.toArrow())
 
 
 def test_columns_arrive_as_columns(spark: SparkSession, trades: Path) -> None:
-    columns, rows = both(spark, trades)
+    columns, rows = read_both(spark, trades)
     assert columns.schema == rows.schema
     assert "ColumnarToRow" in plan(columns)
     assert "ColumnarToRow" not in plan(rows)
     assert columns.count() == ROWS
-    assert same(columns.sort("n"), rows.sort("n"))
+    assert are_equal(columns.sort("n"), rows.sort("n"))
 
 
 def test_only_wanted_columns_are_read(spark: SparkSession, trades: Path) -> None:
-    columns, rows = both(spark, trades)
+    columns, rows = read_both(spark, trades)
     assert "ReadSchema: struct<i:int,s:string>\n" in plan(columns.groupBy("s").sum("i")).replace(
         " RuntimeFilters: []", ""
     )
@@ -106,15 +106,15 @@ def test_only_wanted_columns_are_read(spark: SparkSession, trades: Path) -> None
     ],
 )
 def test_filters_are_pushed_and_told(spark: SparkSession, trades: Path, condition: str, pushed: str) -> None:
-    columns, rows = both(spark, trades)
-    chosen = columns.where(condition)
+    columns, rows = read_both(spark, trades)
+    filtered = columns.where(condition)
     if condition != "n = 5 AND n = 6":
-        assert re.search(rf"PushedFilters: \[{pushed}\]", plan(chosen))
-    assert same(chosen.sort("n"), rows.where(condition).sort("n"))
+        assert re.search(rf"PushedFilters: \[{pushed}\]", plan(filtered))
+    assert are_equal(filtered.sort("n"), rows.where(condition).sort("n"))
 
 
 def test_a_frame_filtered_in_two_ways(spark: SparkSession, trades: Path) -> None:
-    frame, _ = both(spark, trades)
+    frame, _ = read_both(spark, trades)
     head, tail = frame.where("n < 500"), frame.where("n >= 500")
     assert (head.count(), tail.count(), frame.count()) == (500, ROWS - 500, ROWS)
     assert head.union(tail).count() == ROWS
@@ -122,7 +122,7 @@ def test_a_frame_filtered_in_two_ways(spark: SparkSession, trades: Path) -> None
 
 
 def test_count_reads_no_column(spark: SparkSession, trades: Path) -> None:
-    columns, _ = both(spark, trades)
+    columns, _ = read_both(spark, trades)
     assert "ReadSchema: struct<>" in plan(columns.groupBy().count())
     assert columns.count() == ROWS
     assert columns.selectExpr("1").count() == ROWS
@@ -142,10 +142,10 @@ def test_input_is_seen_in_sparks_stages(spark: SparkSession, trades: Path) -> No
     context._jsc.sc().listenerBus().waitUntilEmpty()
     jobs = map(context.statusTracker().getJobInfo, context.statusTracker().getJobIdsForGroup("input"))
     stages = sorted({stage for job in jobs for stage in job.stageIds})
-    seen = [context._jsc.sc().statusStore().lastStageAttempt(stage) for stage in stages]
-    assert sum(stage.inputRecords() for stage in seen) == ROWS
+    attempts = [context._jsc.sc().statusStore().lastStageAttempt(stage) for stage in stages]
+    assert sum(stage.inputRecords() for stage in attempts) == ROWS
     size = sum(path.stat().st_size for path in trades.rglob("*.bin.*"))
-    assert 0.99 * size < sum(stage.inputBytes() for stage in seen) <= size, "headers are read by what plans"
+    assert 0.99 * size < sum(stage.inputBytes() for stage in attempts) <= size, "headers are read by what plans"
 
 
 def test_metrics_of_a_scan_are_those_of_verify(spark: SparkSession, tmp_path: Path) -> None:
@@ -163,10 +163,10 @@ def test_metrics_of_a_scan_are_those_of_verify(spark: SparkSession, tmp_path: Pa
     store: Any = spark._jsparkSession.sharedState().statusStore()  # type: ignore[attr-defined]
     last = max(execution.executionId() for execution in _items(store.executionsList()))
     values = store.executionMetrics(last)
-    shown = {
+    metrics = {
         metric.name(): values.get(metric.accumulatorId()) for metric in _items(store.execution(last).get().metrics())
     }
-    numbers = {name: int(value.get().replace(",", "")) for name, value in shown.items() if name in METRICS}
+    numbers = {name: int(value.get().replace(",", "")) for name, value in metrics.items() if name in METRICS}
     damaged_bytes = sum(file.account.damage for file in report.files)
     damaged_ranges = sum(len(file.damages) for file in report.files)
     assert numbers == dict(zip(METRICS, (damaged_ranges, damaged_bytes, 0, 0), strict=True))
@@ -203,13 +203,13 @@ def test_tasks_that_end_early_keep_their_workers(spark: SparkSession, tmp_path: 
     def children() -> dict[int, Any]:
         return {process.pid(): process for process in processes.children().toArray()}
 
-    others = children()
+    children_before = children()
     setting = "spark.sql.execution.pyspark.udf.faulthandler.enabled"  # another process forks those without it
     spark.conf.set(setting, value=False)
     try:
         assert frame.count() == table.num_rows
         # Spark ends those of other tests once they were idle for a minute.
-        (daemon,) = (child for pid, child in children().items() if pid not in others)
+        (daemon,) = (child for pid, child in children().items() if pid not in children_before)
 
         def workers() -> set[int]:
             return {process.pid() for process in daemon.descendants().toArray()}
@@ -281,23 +281,23 @@ def test_rows_of_the_only_task_are_not_shuffled(
     query: str, spark: SparkSession, pyspark_version: tuple[int, int], by_key: bool, trades: Path
 ) -> None:
     """They have one key, the empty one, which Spark must not take for that of other rows."""
-    asked, *shuffles = SMALL[query]
+    limit_of_tasks, *shuffles = SMALL[query]
     sawlog.spark.register(spark)
-    found = []
+    results = []
     for source in (COLUMNS, "deephaven_log"):
         reading = spark.read.format(source)
         reading.load(str(trades)).createOrReplaceTempView("few")
         reading.option("task_bytes", 300_000).load(str(trades)).createOrReplaceTempView("cut")
-        frame = spark.sql(asked)
+        frame = spark.sql(limit_of_tasks)
         if by_key and source == COLUMNS:
             assert plan(frame).count("Exchange ") == shuffles[-1 if pyspark_version > (4, 2) else 0]
-        found.append(frame.collect() if query == "sort" else sorted(frame.collect(), key=str))
-    assert found[0]
-    assert found[0] == found[1]
+        results.append(frame.collect() if query == "sort" else sorted(frame.collect(), key=str))
+    assert results[0]
+    assert results[0] == results[1]
 
 
 def test_sizes_are_known(spark: SparkSession, trades: Path) -> None:
-    columns, _ = both(spark, trades)
+    columns, _ = read_both(spark, trades)
     size = columns._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
     assert int(str(size)) == sum(path.stat().st_size for path in trades.rglob("*.bin.*"))
     assert "BroadcastHashJoin" in plan(spark.range(10_000_000).join(columns.select("n"), f.col("id") == f.col("n")))
@@ -319,7 +319,7 @@ def test_an_index_counts_rows(
 def test_small_sources_are_broadcast_and_large_ones_are_not(
     spark: SparkSession, trades: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    columns, rows = both(spark, trades)
+    columns, rows = read_both(spark, trades)
     large = spark.range(10_000_000)
     spark.conf.set("spark.sql.cbo.planStats.enabled", "true")  # else Spark 4.3 takes only the size
     try:
@@ -343,21 +343,23 @@ def test_both_sides_of_a_join_see_the_same_files(spark: SparkSession, tmp_path: 
     records = pa.table({"record": pa.array([b"one", b"two"], pa.binary())})
     sawlog.write(records, tmp_path / "000003.log", format="leveldb_log")
     frame = spark.read.format(COLUMNS).option("provenance", "true").load(str(tmp_path))
-    other = frame.where("_offset > 0").select("record", "_file")
+    other_frame = frame.where("_offset > 0").select("record", "_file")
 
     def sides() -> list[Any]:
-        leaves: Any = frame.select("record").join(other, "record")._jdf.queryExecution().optimizedPlan().collectLeaves()
+        leaves: Any = (
+            frame.select("record").join(other_frame, "record")._jdf.queryExecution().optimizedPlan().collectLeaves()
+        )
         return [leaves.apply(index).scan() for index in range(2)]
 
     def files(side: Any) -> list[str]:
-        planned = b"".join(bytes(one.pickedPartition()) for one in side.planInputPartitions())
+        planned = b"".join(bytes(partition.pickedPartition()) for partition in side.planInputPartitions())
         return [name for name in ("000003.log", "000004.log") if name.encode() in planned]
 
     first, second = sides()
-    seen = [files(first)]
+    files_read = [files(first)]
     sawlog.write(records, tmp_path / "000004.log", format="leveldb_log")
-    seen += [files(side) for side in (second, *sides())]
-    assert [len(one) for one in seen] == [1, 1, 2, 2]
+    files_read += [files(side) for side in (second, *sides())]
+    assert [len(file_set) for file_set in files_read] == [1, 1, 2, 2]
 
 
 @pytest.mark.parametrize("name", [COLUMNS, "deephaven_log"], ids=["tasks", "the planner"])
@@ -378,7 +380,7 @@ def test_a_long_remote_log_is_cut(name: str, spark: SparkSession, s3: dict[str, 
 
 
 def test_the_hidden_column_metadata(spark: SparkSession, trades: Path) -> None:
-    columns, _ = both(spark, trades)
+    columns, _ = read_both(spark, trades)
     (path,) = trades.rglob("*.bin.*")
     assert "_metadata" not in columns.columns
     (row,) = columns.select("_metadata").distinct().collect()
@@ -396,11 +398,11 @@ def test_directories_make_columns(spark: SparkSession, trades: Path, tmp_path: P
         (tmp_path / f"day={day}").mkdir()
         (tmp_path / f"day={day}" / path.name).write_bytes(path.read_bytes())
     frame = spark.read.format(COLUMNS).load(str(tmp_path))
-    one = frame.where("day = date'2026-01-02' AND n < 3").select("day", "n", "_metadata.file_path")
-    assert [(str(row.day), row.n, Path(row.file_path).parent.name) for row in one.collect()] == [
+    day_frame = frame.where("day = date'2026-01-02' AND n < 3").select("day", "n", "_metadata.file_path")
+    assert [(str(row.day), row.n, Path(row.file_path).parent.name) for row in day_frame.collect()] == [
         ("2026-01-02", n, "day=2026-01-02") for n in range(3)
     ]
-    assert "EqualTo(day," in plan(one)
+    assert "EqualTo(day," in plan(day_frame)
     none = frame.where("day = date'2026-01-03'")
     assert none.agg(f.count("n"), f.max("n")).collect() == [(0, None)], "of no task"
     assert none.groupBy("day").count().collect() == []
@@ -488,11 +490,11 @@ def test_a_table_in_the_catalog(spark: SparkSession, trades: Path) -> None:
 
 @pytest.mark.nightly
 def test_what_spark_writes(spark: SparkSession, trades: Path, tmp_path: Path) -> None:
-    columns, _ = both(spark, trades)
+    columns, _ = read_both(spark, trades)
     written = columns.select("n").coalesce(1).write.format(COLUMNS).option("format", "deephaven_log").mode("append")
     written.save(str(tmp_path / "out"))
-    found = spark.read.format(COLUMNS).load(str(tmp_path / "out"))
-    assert found.agg(f.sum("n")).collect() == [(ROWS * (ROWS - 1) // 2,)]
+    frame = spark.read.format(COLUMNS).load(str(tmp_path / "out"))
+    assert frame.agg(f.sum("n")).collect() == [(ROWS * (ROWS - 1) // 2,)]
 
 
 @pytest.fixture
@@ -505,10 +507,10 @@ def test_a_stream_is_columnar(stream: DataFrame, spark: SparkSession, trades: Pa
     query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "out"))
     query.awaitTermination()
     assert "ColumnarToRow" in query._jsq.explainInternal(False)
-    assert [one.numInputRows for one in query.recentProgress] == [8000, 8000, 4000]
-    assert {one.sources[0].description for one in query.recentProgress} == {f"sawlog deephaven_log {trades}"}
-    found = spark.read.parquet(str(tmp_path / "out"))
-    assert found.agg(f.sum("n"), f.count("i")).collect() == [(ROWS * (ROWS - 1) // 2, ROWS - (ROWS + 3) // 7)]
+    assert [progress.numInputRows for progress in query.recentProgress] == [8000, 8000, 4000]
+    assert {progress.sources[0].description for progress in query.recentProgress} == {f"sawlog deephaven_log {trades}"}
+    result_frame = spark.read.parquet(str(tmp_path / "out"))
+    assert result_frame.agg(f.sum("n"), f.count("i")).collect() == [(ROWS * (ROWS - 1) // 2, ROWS - (ROWS + 3) // 7)]
 
 
 @pytest.mark.nightly
@@ -529,14 +531,18 @@ def test_a_query_goes_on_with_the_jar_and_without(
         query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).format("parquet")
         running = query.start(str(tmp_path / "out"))
         running.awaitTermination()
-        progress += [one.sources[0] for one in running.recentProgress]
-        assert [one.numInputRows for one in running.recentProgress] == [100]
-    found = spark.read.parquet(str(tmp_path / "out")).toArrow().column("n").to_pylist()
-    assert sorted(found) == list(range(400))
+        progress += [progress_entry.sources[0] for progress_entry in running.recentProgress]
+        assert [progress_entry.numInputRows for progress_entry in running.recentProgress] == [100]
+    values = spark.read.parquet(str(tmp_path / "out")).toArrow().column("n").to_pylist()
+    assert sorted(values) == list(range(400))
     assert progress[1].metrics == {"bytesBehind": "0", "filesBehind": "0"}
-    assert [one.latestOffset for one in progress] == [progress[0].latestOffset] * 4
-    kept = [(tmp_path / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()[-1] for batch in range(4)]
-    assert [sorted(json.loads(one)) for one in kept] == [sorted(json.loads(kept[0]))] * 4
+    assert [source_progress.latestOffset for source_progress in progress] == [progress[0].latestOffset] * 4
+    offset_lines = [
+        (tmp_path / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()[-1] for batch in range(4)
+    ]
+    assert [sorted(json.loads(offset_line)) for offset_line in offset_lines] == [
+        sorted(json.loads(offset_lines[0]))
+    ] * 4
 
 
 def test_a_file_that_is_none(spark: SparkSession, tmp_path: Path) -> None:

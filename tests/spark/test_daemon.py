@@ -24,19 +24,19 @@ def test_zips_of_what_is_installed_are_left_out(tmp_path: Path) -> None:
     for name, version in (("pyspark", "4.2.0"), ("py4j", "0.10")):
         (installed / name).mkdir(parents=True)
         (installed / name / "version.py").write_text(version)
-    same, py4j = zipped(tmp_path / "a.zip", "4.2.0"), zipped(tmp_path / "b.zip", "0.10", "py4j")
-    other, foreign = zipped(tmp_path / "c.zip", "4.3.0"), zipped(tmp_path / "d.zip", "", "users")
-    rest = ["", str(tmp_path / "gone.zip"), other, foreign, str(installed)]
-    assert strip_zips([same, py4j, *rest]) == rest
-    assert strip_zips([same, py4j]) == [same, py4j], "nothing else has them"
+    spark_zip, py4j = zipped(tmp_path / "a.zip", "4.2.0"), zipped(tmp_path / "b.zip", "0.10", "py4j")
+    newer_zip, foreign = zipped(tmp_path / "c.zip", "4.3.0"), zipped(tmp_path / "d.zip", "", "users")
+    remaining_paths = ["", str(tmp_path / "gone.zip"), newer_zip, foreign, str(installed)]
+    assert strip_zips([spark_zip, py4j, *remaining_paths]) == remaining_paths
+    assert strip_zips([spark_zip, py4j]) == [spark_zip, py4j], "nothing else has them"
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError, EOFError])
 def test_a_worker_whose_session_has_ended_says_nothing(error: type[Exception]) -> None:
-    def gone(*_: object) -> int:
+    def raise_lookup(*_: object) -> int:
         raise error
 
-    assert silence_worker(gone)("socket", True) == 1
+    assert silence_worker(raise_lookup)("socket", True) == 1
     assert silence_worker(lambda *_: 0)("socket", True) == 0
 
 

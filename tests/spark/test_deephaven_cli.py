@@ -40,8 +40,8 @@ def test_import_and_merge(spark: SparkSession, tmp_path: Path, capsys: pytest.Ca
     assert lines[0] == f"1,000 rows of Ns.T {DATE} merged and checked"
     assert lines[2:] == [f"written   {db}/Systems/Ns/Partitions/0/{DATE}/T", "grouped   Sym"]
     assert main([*arguments, "--delete-intraday", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["rows"], found["written"], found["deleted"]) == (1000, False, True)
+    document = json.loads(capsys.readouterr().out)
+    assert (document["rows"], document["written"], document["deleted"]) == (1000, False, True)
     assert main(arguments) == 2
     assert "there are no rows of 2024-01-01 to merge" in capsys.readouterr().err
     assert spark.range(3).count() == 3, "the session that was there goes on"
@@ -78,7 +78,7 @@ def test_dates_that_are_over_are_merged_every_night(
     capsys.readouterr()
     assert main(["merge", str(db), "--nightly", "--before", "2024-01-03", "--json"]) == 1
     dates = json.loads(capsys.readouterr().out)["dates"]
-    assert [(one["table"], one["date"], one["merge"] and one["merge"]["rows"]) for one in dates] == [
+    assert [(date["table"], date["date"], date["merge"] and date["merge"]["rows"]) for date in dates] == [
         ("T", DATE, 100),
         ("T", "2024-01-02", 10),
         ("U", DATE, None),
@@ -91,11 +91,11 @@ def test_dates_that_are_over_are_merged_every_night(
     logs.write(100, 110)
     capsys.readouterr()
     assert main(["import-status", str(logs.directory), str(db), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    lags = {Path(one["log"]).name.split(".")[1] + one["partition"]["column_partition"]: one for one in found["logs"]}
-    assert [one["lag"] == one["size"] for one in found["logs"] if one["taken"] == 0] == [True]
-    assert sum(one["lag"] > 0 for one in found["logs"]) == 1
-    assert found["lag"] == lags[f"T{DATE}"]["lag"]
+    document = json.loads(capsys.readouterr().out)
+    lags = {Path(log["log"]).name.split(".")[1] + log["partition"]["column_partition"]: log for log in document["logs"]}
+    assert [log["lag"] == log["size"] for log in document["logs"] if log["taken"] == 0] == [True]
+    assert sum(log["lag"] > 0 for log in document["logs"]) == 1
+    assert document["lag"] == lags[f"T{DATE}"]["lag"]
     assert lags["T2024-01-03"]["rows"] == 10
 
 
@@ -118,9 +118,9 @@ def test_import_goes_on(
     captured = capsys.readouterr()
     assert re.findall(r'"rows": (\d+)', captured.out) == ["10", "20"]
     looks = [json.loads(line) for line in re.sub(r"\n(?!\{)", "", captured.out).splitlines()]
-    assert [sorted(one["lag"].values()) for one in looks] == [[], []]
-    assert sum(one["bytes"] for one in looks) < sum(path.stat().st_size for path in logs.directory.iterdir())
-    assert all(one["seconds"] > 0 for one in looks)
+    assert [sorted(look["lag"].values()) for look in looks] == [[], []]
+    assert sum(look["bytes"] for look in looks) < sum(path.stat().st_size for path in logs.directory.iterdir())
+    assert all(look["seconds"] > 0 for look in looks)
     assert "no binary log" in captured.err
     assert sawlog.read(db / "Intraday").column("N").to_pylist() == list(range(30))
 

@@ -60,21 +60,21 @@ def test_rows_types_and_partitions(spark: SparkSession, logs: Logs, db: Path) ->
         "U/vm1/2024-01-01/U",
     }
     first = sawlog.read(db / "Intraday/Ns/T/vm1/2024-01-01/T", format="deephaven_table")
-    wanted = pa.Table.from_batches([batch(0, 200)])
+    expected = pa.Table.from_batches([batch(0, 200)])
     for name in SCHEMA.names:
-        assert first.column(name).to_pylist() == wanted.column(name).to_pylist(), name
+        assert first.column(name).to_pylist() == expected.column(name).to_pylist(), name
     assert set(first.column("Date").to_pylist()) == {"2024-01-01"}
 
 
 def test_a_rerun_appends_only_what_is_new(spark: SparkSession, logs: Logs, db: Path) -> None:
     path = logs.write(0, 100)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-5])
+    data = path.read_bytes()
+    path.write_bytes(data[:-5])
     first = import_logs(spark, logs.directory, db)
     assert first.rows == 99
     assert "wait for their end" in first.remarks[0]
     assert import_logs(spark, logs.directory, db).locations == []
-    path.write_bytes(whole)
+    path.write_bytes(data)
     logs.write(100, 3000)
     # Sets that are not ended are not committed.
     with logs.begin() as logger:
@@ -89,7 +89,7 @@ def test_a_rerun_appends_only_what_is_new(spark: SparkSession, logs: Logs, db: P
     assert import_logs(spark, logs.directory, db).rows == 10
     assert numbers(intraday(db)) == list(range(3010))
     ranges = [record(path)["logs"] for path in (*first.locations, *second.locations)]
-    assert all(one["start"] < one["end"] for logs in ranges for one in logs.values())
+    assert all(log["start"] < log["end"] for logs in ranges for log in logs.values())
 
 
 def test_partitions_are_deleted(spark: SparkSession, logs: Logs, db: Path) -> None:
@@ -109,8 +109,8 @@ def test_partitions_are_deleted(spark: SparkSession, logs: Logs, db: Path) -> No
     assert import_logs(spark, logs.directory, db).rows == 0
     assert numbers(intraday(db)) == list(range(100))
     assert import_logs(spark, logs.directory, db).locations == []
-    kept = import_logs(spark, logs.directory, db.with_name("kept"), deletes="ignore")
-    assert kept.rows == 400
+    ignoring = import_logs(spark, logs.directory, db.with_name("kept"), deletes="ignore")
+    assert ignoring.rows == 400
 
 
 def test_damage_stops_a_partition_in_front_of_it(spark: SparkSession, logs: Logs, db: Path) -> None:
@@ -122,10 +122,10 @@ def test_damage_stops_a_partition_in_front_of_it(spark: SparkSession, logs: Logs
     path.write_bytes(data)
     with pytest.raises(DamageError, match=re.escape(str(path))):
         import_logs(spark, logs.directory, db, location_bytes=20_000)
-    found = numbers(intraday(db))
-    assert found[-100:] == list(range(100))
-    assert 0 < len(found) - 100 < 1500
-    assert found[:-100] == list(range(len(found) - 100))
+    numbers_read = numbers(intraday(db))
+    assert numbers_read[-100:] == list(range(100))
+    assert 0 < len(numbers_read) - 100 < 1500
+    assert numbers_read[:-100] == list(range(len(numbers_read) - 100))
     done = import_logs(spark, logs.directory, db, location_bytes=20_000, on_damage="skip")
     assert "damaged bytes" in done.skipped[0]
     assert len(numbers(intraday(db))) == 3010 + 100 - 1
@@ -168,10 +168,10 @@ def test_imports_that_cannot_be_made_are_refused(spark: SparkSession, logs: Logs
     with pytest.raises(FormatError, match="no binary log"):
         import_logs(spark, logs.directory, db, table="Other")
     for name in ("Ns.T.System.vm1~000001.2024-01-01.bin.x", "Ns.T.System._vm.2024-01-01.bin.x"):
-        other = path.rename(path.with_name(name))
+        other_path = path.rename(path.with_name(name))
         with pytest.raises(OptionError, match="internal partition"):
             import_logs(spark, logs.directory, db)
-        path = other
+        path = other_path
     path = path.rename(path.with_name("some.bin"))
     with pytest.raises(FormatError, match="does not say namespace, table"):
         import_logs(spark, logs.directory, db)
@@ -237,24 +237,24 @@ def processes() -> dict[int, tuple[int, str]]:
     command = ["ps", "-eo", "pid=,ppid=,stat=,args="]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     lines = [line.split(None, 3) for line in listing.splitlines()]
-    return {int(own): (int(parent), " ".join(rest)) for own, parent, state, *rest in lines if state[0] != "Z"}
+    return {int(pid): (int(parent), " ".join(fields)) for pid, parent, state, *fields in lines if state[0] != "Z"}
 
 
 def descendants(pid: int) -> dict[int, str]:
     """Processes below one, and their commands: Java, and the Python workers that it has started."""
-    every = processes()
-    found: dict[int, str] = {}
+    all_processes = processes()
+    commands_found: dict[int, str] = {}
     below = {pid}
     while below:
-        below = {own for own, (parent, _) in every.items() if parent in below}
-        found |= {own: every[own][1] for own in below}
-    return found
+        below = {pid for pid, (parent, _) in all_processes.items() if parent in below}
+        commands_found |= {pid: all_processes[pid][1] for pid in below}
+    return commands_found
 
 
 def workers(pid: int) -> list[int]:
     """The Python workers of a driver: those that are no parents themselves."""
     parents = {parent for parent, _ in processes().values()}
-    return [own for own, command in descendants(pid).items() if "pyspark" in command and own not in parents]
+    return [pid for pid, command in descendants(pid).items() if "pyspark" in command and pid not in parents]
 
 
 def walk(db: Path) -> list[str]:
@@ -270,7 +270,7 @@ def published(db: Path) -> list[str]:
     return [path for path in walk(db) if path.endswith("table.size") and ".sawlog-staged" not in path]
 
 
-def more(db: Path, before: int) -> bool:
+def has_more(db: Path, before: int) -> bool:
     return len(published(db)) > before
 
 
@@ -293,17 +293,17 @@ def test_killed_drivers_and_workers_neither_lose_nor_repeat_rows(spark: SparkSes
             process = start(logs, db)
         assert process.stdin is not None
         assert process.stdout is not None
-        seen = partial(more, db, len(published(db)))
+        has_progress = partial(has_more, db, len(published(db)))
         process.stdin.write("go\n")
         process.stdin.flush()
         if target == "publishing":
-            wait(process, seen)
+            wait(process, has_progress)
         else:
             wait(process, partial(staged, db))
         if target == "workers":
-            found = workers(process.pid)
-            assert found
-            for pid in found:
+            worker_pids = workers(process.pid)
+            assert worker_pids
+            for pid in worker_pids:
                 os.kill(pid, signal.SIGKILL)
             assert process.stdout.readline() in ("failed\n", f"{total}\n")
         else:
@@ -340,22 +340,22 @@ def test_locations_appear_as_they_are_done(
 ) -> None:
     """The second of many is killed while the first is there already; a restart goes on from there."""
     logs.write(0, 20_000)
-    seen: list[int] = []
+    location_counts: list[int] = []
     arrived = publication.Publication.take_outcome
 
     def dies(self: Any, index: int, outcome: Any) -> None:
         arrived(self, index, outcome)
-        seen.append(len(published(db)))
-        if len(seen) == 3:
+        location_counts.append(len(published(db)))
+        if len(location_counts) == 3:
             raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
         patch.setattr(publication.Publication, "take_outcome", dies)
         with pytest.raises(RuntimeError, match="killed"):
             import_logs(spark, logs.directory, db, location_bytes=30_000)
-    assert seen[0] <= seen[1] <= seen[2]
-    there = len(published(db))
-    assert there >= 1
+    assert location_counts[0] <= location_counts[1] <= location_counts[2]
+    location_count = len(published(db))
+    assert location_count >= 1
     rows = numbers(intraday(db))
     assert rows == list(range(len(rows)))
     assert 0 < len(rows) < 20_000
@@ -368,9 +368,11 @@ def test_locations_appear_as_they_are_done(
 def test_logs_that_do_not_agree_on_a_type(spark: SparkSession, logs: Logs, db: Path) -> None:
     """A host that logs a narrower number, and a text as an Enum; and one that logs a text as a number."""
     logs.write(0, 10)
-    other = pa.schema([("N", pa.int32()), ("Sym", pa.dictionary(pa.int32(), pa.string())), ("Px", pa.float32())])
-    with logged(logs, other, "vm2") as logger:
-        logger.write(pa.record_batch({"N": [10], "Sym": pa.array(["a"]).dictionary_encode(), "Px": [0.5]}, other))
+    other_schema = pa.schema([("N", pa.int32()), ("Sym", pa.dictionary(pa.int32(), pa.string())), ("Px", pa.float32())])
+    with logged(logs, other_schema, "vm2") as logger:
+        logger.write(
+            pa.record_batch({"N": [10], "Sym": pa.array(["a"]).dictionary_encode(), "Px": [0.5]}, other_schema)
+        )
     done = import_logs(spark, logs.directory, db)
     assert done.rows == 11
     assert numbers(intraday(db)) == list(range(11))
@@ -396,23 +398,25 @@ def test_values_that_cannot_be_stored(spark: SparkSession, logs: Logs, db: Path,
         '<Table><Column name="N" dataType="long"/><Column name="Sym" dataType="String"/>'
         '<Column name="Raw" dataType="java.lang.Object"/></Table>'
     )
-    given = {"schema": str(xml), "write_options": plain}
+    options = {"schema": str(xml), "write_options": plain}
     with pytest.raises(SchemaError, match=r"row [12]"):
-        import_logs(spark, logs.directory, db, **given)
-    done = import_logs(spark, logs.directory, db, on_unstorable=policy, **given)
+        import_logs(spark, logs.directory, db, **options)
+    done = import_logs(spark, logs.directory, db, on_unstorable=policy, **options)
     assert (done.rows, done.unstorable) == (4, 3)
-    found = intraday(db).to_pydict()
-    assert found["Sym"] == ["ok", "a?b" if policy == "replace" else None, "" if policy == "replace" else None, None]
-    assert found["Raw"] == [b"x", None, b"y", None]
-    lines = [json.loads(one) for one in (Path(done.locations[0]) / "_sawlog.unstorable.jsonl").read_text().splitlines()]
-    assert [(one["column"], one["value"], one["stored"]) for one in lines] == [
-        ("Sym", "'a€b'", found["Sym"][1]),
-        ("Sym", "'\\x00'", found["Sym"][2]),
+    columns = intraday(db).to_pydict()
+    assert columns["Sym"] == ["ok", "a?b" if policy == "replace" else None, "" if policy == "replace" else None, None]
+    assert columns["Raw"] == [b"x", None, b"y", None]
+    lines = [
+        json.loads(line) for line in (Path(done.locations[0]) / "_sawlog.unstorable.jsonl").read_text().splitlines()
+    ]
+    assert [(line["column"], line["value"], line["stored"]) for line in lines] == [
+        ("Sym", "'a€b'", columns["Sym"][1]),
+        ("Sym", "'\\x00'", columns["Sym"][2]),
         ("Raw", "b''", None),
     ]
     entries = sawlog.read(logs.directory, provenance=True)
-    assert [one["offset"] for one in lines[:2]] == entries.column("_offset").to_pylist()[1:3]
-    assert {one["file"] for one in lines} == set(entries.column("_file").to_pylist())
+    assert [line["offset"] for line in lines[:2]] == entries.column("_offset").to_pylist()[1:3]
+    assert {line["file"] for line in lines} == set(entries.column("_file").to_pylist())
     assert any("3 values that column files cannot hold" in remark for remark in done.remarks)
     with pytest.raises(OptionError, match="on_unstorable"):
         import_logs(spark, logs.directory, db, on_unstorable="drop")

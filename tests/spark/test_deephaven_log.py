@@ -66,13 +66,13 @@ def test_rows_of_a_log_that_many_tasks_read(registered: SparkSession, place: Pat
     assert frame.schema.simpleString() == (
         "struct<Time:timestamp,Sym:string,Px:double,Side:string,Code:int,Ok:boolean,Host:string,Date:string>"
     )
-    found = frame.toArrow().to_pylist()
-    assert [one["Px"] for one in found] == [None if i % 5 == 0 else i / 4 for i in range(COUNT)]
-    assert {one["Host"] for one in found} == {"vm1"}
-    assert {one["Date"] for one in found} == {"2024-05-06"}
-    last = found[-1]
-    at = dt.datetime.fromtimestamp((COUNT - 1) / 1000, dt.UTC)
-    assert (last["Time"], last["Sym"], last["Side"], last["Code"]) == (at, "é4", "Sell", 66)
+    values = frame.toArrow().to_pylist()
+    assert [row["Px"] for row in values] == [None if i % 5 == 0 else i / 4 for i in range(COUNT)]
+    assert {row["Host"] for row in values} == {"vm1"}
+    assert {row["Date"] for row in values} == {"2024-05-06"}
+    last = values[-1]
+    last_time = dt.datetime.fromtimestamp((COUNT - 1) / 1000, dt.UTC)
+    assert (last["Time"], last["Sym"], last["Side"], last["Code"]) == (last_time, "é4", "Sell", 66)
     assert frame.where("Side = 'Buy' and Px is null").count() == COUNT // 10
 
 
@@ -80,21 +80,21 @@ def test_splits_by_resynchronisation(registered: SparkSession, place: Path) -> N
     options = {"split": "resync", "deletes": "ignore", "task_bytes": "20000"}
     frame = registered.read.format("deephaven_log").options(**options).load(str(place))
     assert frame.rdd.getNumPartitions() > 3
-    assert [one.Time for one in frame.select("Time").collect()] == [*range(50), *range(COUNT)]
+    assert [row.Time for row in frame.select("Time").collect()] == [*range(50), *range(COUNT)]
 
 
 def test_partitions_and_commands(registered: SparkSession, place: Path) -> None:
     frame = registered.read.format("deephaven_log").load(str(place))
     assert frame.where("Date = '2024-05-07'").count() == 0
     commands = registered.read.format("deephaven_log").option("view", "commands").load(str(place)).collect()
-    assert [(one.record_type, one.command_id) for one in commands] == [(20000, 10000)]
+    assert [(command.record_type, command.command_id) for command in commands] == [(20000, 10000)]
 
 
 def test_columns_that_are_said_to_hold_no_nulls(registered: SparkSession, place: Path) -> None:
     reader = registered.read.format("deephaven_log")
     frame = reader.schema("Time bigint NOT NULL, Sym string NOT NULL, Px double").load(str(place))
     assert [field.nullable for field in frame.schema] == [False, False, True]
-    assert [one.Time for one in frame.select("Time").collect()] == list(range(COUNT))
+    assert [row.Time for row in frame.select("Time").collect()] == list(range(COUNT))
     with pytest.raises(Exception, match=r"Ns\.Trades.*: column 'Px' holds nulls; its schema says NOT NULL"):
         reader.schema("Px double NOT NULL").load(str(place)).collect()
 
@@ -109,9 +109,9 @@ def test_damage_is_left_out_where_that_is_wanted(registered: SparkSession, tmp_p
     with pytest.raises(Exception, match="checksum_mismatch"):
         reader.load(str(path)).count()
     frame = reader.option("mode", "DROPMALFORMED").load(str(path))
-    assert [one.Time for one in frame.select("Time").collect()] == [i for i in range(500) if i != 100]
+    assert [row.Time for row in frame.select("Time").collect()] == [i for i in range(500) if i != 100]
     damage = reader.option("view", "damage").load(str(path)).collect()
-    assert [one.kind for one in damage] == ["checksum_mismatch"]
+    assert [damage_entry.kind for damage_entry in damage] == ["checksum_mismatch"]
 
 
 def test_what_spark_writes_is_a_log(registered: SparkSession, place: Path, tmp_path: Path) -> None:

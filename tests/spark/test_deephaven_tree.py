@@ -42,8 +42,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_partitions_and_symbols(spark: SparkSession, tree: Path) -> None:
     frame = spark.read.format("sawlog").load(str(tree))
     assert [field.simpleString() for field in frame.schema] == ["Sym:string", "Id:bigint", "Px:double", "Date:string"]
-    found = frame.where(f"Date = '{DATES[1]}'").groupBy("Sym").count().orderBy("Sym").collect()
-    assert [tuple(row) for row in found] == [("A", 10), ("B0", 5), ("B1", 5)]
+    rows = frame.where(f"Date = '{DATES[1]}'").groupBy("Sym").count().orderBy("Sym").collect()
+    assert [tuple(row) for row in rows] == [("A", 10), ("B0", 5), ("B1", 5)]
     assert frame.selectExpr("count(*)", "count(Px)").first() == (ROWS + 30, ROWS + 26)
 
 

@@ -19,6 +19,6 @@ def test_digests_tell_rows_apart(spark: SparkSession) -> None:
 
     assert of([(1, 2), (3, 4)]) == of([(3, 4), (1, 2)])
     assert of([(1, 2)]) == of([(2, 1)], "b int, a int")
-    for other in ([(2, 1)], [(1, 2), (1, 2)], [(1, None)], []):
-        assert of([(1, 2)]) != of(other)
+    for rows in ([(2, 1)], [(1, 2), (1, 2)], [(1, None)], []):
+        assert of([(1, 2)]) != of(rows)
     assert of([(None, 1)]) != of([(1, None)])

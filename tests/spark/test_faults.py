@@ -77,15 +77,15 @@ class Faulty:
         fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
         self.fails(None)
         ask()
-        found = []
+        attempts = []
         for number, place in list(enumerate(self.asked(), 1))[first::STEP]:
             self.fails(number)
             try:
-                found.append((place, ask()))
+                attempts.append((place, ask()))
             except (*list_spark_errors(), SawlogError) as error:
-                found.append((place, error))
+                attempts.append((place, error))
         self.fails(None)
-        return found
+        return attempts
 
 
 @pytest.fixture
@@ -105,10 +105,10 @@ def count(spark: SparkSession, faulty: Faulty) -> Any:
 @pytest.mark.parametrize("first", range(STEP))
 @pytest.mark.spread(STEP)
 def test_no_fault_is_skipped(spark: SparkSession, faulty: Faulty, first: int) -> None:
-    found = faulty.attempts(first, lambda: count(spark, faulty))
-    assert {place for place, _ in found} == {"plan", "task"}
-    assert all(is_fault(said) or said == faulty.intact for _, said in found), found
-    assert any(is_fault(said) for place, said in found if place == "task")
+    attempts = faulty.attempts(first, lambda: count(spark, faulty))
+    assert {place for place, _ in attempts} == {"plan", "task"}
+    assert all(is_fault(answer) or answer == faulty.intact for _, answer in attempts), attempts
+    assert any(is_fault(answer) for place, answer in attempts if place == "task")
 
 
 @pytest.mark.nightly
@@ -123,9 +123,9 @@ def test_no_fault_is_quarantined(spark: SparkSession, faulty: Faulty, tmp_path: 
         assert spark.read.json(str(quarantine)).count() == totals.damage
         return totals.damage
 
-    for _, said in faulty.attempts(first, run):
-        failed = isinstance(said, PipelineError) and said.transient and not said.damaged
-        assert failed or said == faulty.damage, said
+    for _, answer in faulty.attempts(first, run):
+        failed = isinstance(answer, PipelineError) and answer.transient and not answer.damaged
+        assert failed or answer == faulty.damage, answer
 
 
 @pytest.mark.parametrize("first", range(STEP))
@@ -153,9 +153,9 @@ def test_a_micro_batch_with_a_fault_does_not_commit(
             raise
         return spark.read.parquet(str(place / "out")).count()
 
-    found = faulty.attempts(first, run)
-    assert all(is_fault(said) or said == faulty.intact for _, said in found), found
-    assert any(is_fault(said) for _, said in found)
+    attempts = faulty.attempts(first, run)
+    assert all(is_fault(answer) or answer == faulty.intact for _, answer in attempts), attempts
+    assert any(is_fault(answer) for _, answer in attempts)
 
 
 @pytest.mark.nightly
@@ -164,8 +164,8 @@ def test_a_task_that_sees_a_fault_is_tried_again(faulty: Faulty, tmp_path: Path)
     command = [sys.executable, "-m", "tests.spark.two_attempts", faulty.url, str(faulty.control)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(done.stdout)
-    assert found["asked"] > 0
-    assert found["rows"] == [faulty.intact] * found["asked"], "of queries with a fault in a task"
-    assert found["outcomes"] == ["an answer", "StorageError", "FormatError"]
-    assert found["calls"] == [2, 2, 1]
+    document = json.loads(done.stdout)
+    assert document["asked"] > 0
+    assert document["rows"] == [faulty.intact] * document["asked"], "of queries with a fault in a task"
+    assert document["outcomes"] == ["an answer", "StorageError", "FormatError"]
+    assert document["calls"] == [2, 2, 1]

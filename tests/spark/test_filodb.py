@@ -42,8 +42,8 @@ def test_containers_are_read_in_tasks_and_filtered(registered: SparkSession, tmp
     assert frame.rdd.getNumPartitions() > 3
     assert frame.count() == 300
     assert frame.filter("tags['city'] = 'München' and value > 0").count() > 0
-    chosen = registered.read.format("filodb_record").option("filters", '[["tags[\'instance\']", "~", "^host-1"]]')
-    assert chosen.load(str(place)).count() == frame.filter("tags['instance'] like 'host-1%'").count() > 0
+    filtered = registered.read.format("filodb_record").option("filters", '[["tags[\'instance\']", "~", "^host-1"]]')
+    assert filtered.load(str(place)).count() == frame.filter("tags['instance'] like 'host-1%'").count() > 0
     series = registered.read.format("filodb_record").option("view", "partkeys").load(str(place))
     assert series.count() == 100
     # Where one task is not enough, Spark unites, as the documentation has it.
@@ -55,16 +55,16 @@ def test_containers_are_read_in_tasks_and_filtered(registered: SparkSession, tmp
     again = sawlog.read(out, columns=["timestamp", "_metric_", "value"]).sort_by("timestamp")
     assert again.num_rows == 300
     assert pc.sum(again["timestamp"].cast(pa.int64())).as_py() == 3 * sum(
-        one["timestamp"] for one in golden.facts("gauge_100")["records"]
+        record["timestamp"] for record in golden.facts("gauge_100")["records"]
     )
 
 
 def test_several_records_out_of_one_value(values: DataFrame) -> None:
     rows = values.select("id", F.inline(from_filodb_record("value", "gauge", extras="hash,container_timestamp")))
-    found = rows.orderBy("timestamp").collect()
-    expected = sorted(golden.facts("gauge_100")["records"], key=lambda one: one["timestamp"])
-    assert [row["_hash"] for row in found] == [one["partition_hash"] for one in expected]
-    assert [row["tags"] for row in found] == [dict(one["tags_in_insertion_order"]) for one in expected]
+    result_rows = rows.orderBy("timestamp").collect()
+    expected = sorted(golden.facts("gauge_100")["records"], key=lambda record: record["timestamp"])
+    assert [row["_hash"] for row in result_rows] == [row["partition_hash"] for row in expected]
+    assert [row["tags"] for row in result_rows] == [dict(row["tags_in_insertion_order"]) for row in expected]
     counts = values.select("id", F.size(from_filodb_record("value")).alias("n")).orderBy("id").collect()
     assert [row["n"] for row in counts[:8]] == [13] * 7 + [9]
 
@@ -73,8 +73,8 @@ def test_damaged_values_fail_or_are_skipped(registered: SparkSession) -> None:
     frame = registered.createDataFrame([(bytearray(golden.data("gauge_100")[:200]),)], "value binary")
     with pytest.raises(Exception, match="the value ends at byte 200"):
         frame.select(from_filodb_record("value", "gauge")).collect()
-    kept = frame.select(F.inline(from_filodb_record("value", "gauge", on_damage="skip")))
-    assert kept.count() == 1
+    skipping_frame = frame.select(F.inline(from_filodb_record("value", "gauge", on_damage="skip")))
+    assert skipping_frame.count() == 1
 
 
 def test_poison_is_told_and_never_stops_anything(registered: SparkSession) -> None:
@@ -85,19 +85,22 @@ def test_poison_is_told_and_never_stops_anything(registered: SparkSession) -> No
     short[0:4] = (4).to_bytes(4, "little")
     poison = [bytes(late), bytes(short), b"garbage" * 40, good[:100], b"", b"\0" * 300, None]
     frame = registered.createDataFrame(
-        [(number, bytearray(one) if one is not None else None) for number, one in enumerate([good, *poison, good])],
+        [
+            (number, bytearray(payload) if payload is not None else None)
+            for number, payload in enumerate([good, *poison, good])
+        ],
         "offset int, value binary",
     )
-    for found in (
+    for result_frame in (
         frame.select("offset", from_filodb_record("value", "gauge", on_damage="collect").alias("r")).select(
             "offset", "r.*"
         ),
         sawlog.spark.filodb_records(frame, "value", "gauge"),
     ):
-        rows = {row["offset"]: row for row in found.collect()}
+        rows = {row["offset"]: row for row in result_frame.collect()}
         assert [len(rows[n]["rows"]) for n in (0, 1, 2, 3, 4, 5, 6, 8)] == [13, 12, 0, 0, 0, 0, 0, 13]
         assert {n for n, row in rows.items() if row["ok"]} == {0, 5, 8}
-        kinds = {n: [one["kind"] for one in row["damage"]] for n, row in rows.items() if row["damage"]}
+        kinds = {n: [damage["kind"] for damage in row["damage"]] for n, row in rows.items() if row["damage"]}
         assert kinds[1] == ["bad_timestamp"]
         assert kinds[2] == ["bad_header"]
         assert rows[1]["damage"][0]["offset"] == 16
@@ -116,23 +119,27 @@ def test_rows_to_containers(values: DataFrame) -> None:
         with pytest.raises(sawlog.OptionError, match=r"needs PySpark 4\.1"):
             to_filodb_record("r", "gauge")
         return
-    made = packed.select("id", to_filodb_record("r", "gauge", container_timestamp=golden.TIMESTAMP).alias("value"))
-    sizes = [one["num_bytes_header"] + 4 for one in golden.facts("gauge_100_small")["containers"]]
-    for row in made.collect():
+    packed_frame = packed.select(
+        "id", to_filodb_record("r", "gauge", container_timestamp=golden.TIMESTAMP).alias("value")
+    )
+    sizes = [container["num_bytes_header"] + 4 for container in golden.facts("gauge_100_small")["containers"]]
+    for row in packed_frame.collect():
         assert bytes(row["value"]) == golden.data(f"gauge_100_small_{row['id']:02}")[: sizes[row["id"]]]
 
 
 def test_hashes_and_shards(registered: SparkSession) -> None:
     records = golden.facts("gauge_100")["records"]
-    rows = [(one["_metric_"], dict(one["tags_in_insertion_order"]), one["partition_hash"]) for one in records]
+    rows = [
+        (record["_metric_"], dict(record["tags_in_insertion_order"]), record["partition_hash"]) for record in records
+    ]
     frame = registered.createDataFrame(rows, "_metric_ string, tags map<string, string>, expected int")
     wrong = frame.where(filodb_partition_hash("_metric_", "tags") != F.col("expected"))
     assert wrong.count() == 0
     examples = golden.facts("hashes")["shard_examples_default_partition_schema"]
-    rows = [(one["metric"], dict(one["tags"]), one["shards"][4]["ingestion_shard"]) for one in examples]
+    rows = [(example["metric"], dict(example["tags"]), example["shards"][4]["ingestion_shard"]) for example in examples]
     frame = registered.createDataFrame(rows, "metric string, tags map<string, string>, expected int")
-    found = frame.select(filodb_shard("metric", "tags", 32, spread=1).alias("shard"), "expected").collect()
-    assert [row["shard"] for row in found] == [row["expected"] for row in found]
+    result_rows = frame.select(filodb_shard("metric", "tags", 32, spread=1).alias("shard"), "expected").collect()
+    assert [row["shard"] for row in result_rows] == [row["expected"] for row in result_rows]
     with pytest.raises(sawlog.OptionError, match="power of two"):
         filodb_shard("metric", "tags", 48)
 
@@ -141,18 +148,18 @@ def test_functions_of_histograms_agree_with_python(registered: SparkSession, tmp
     rows = [Histogram(Buckets.geometric(1.0, 2.0, 8), tuple(range(n, n + 8))) for n in range(4)]
     tops = list(rows[0].buckets.tops)
     frame = registered.createDataFrame(
-        [(n % 2, (tops, [float(v) for v in one.values], None), 0.0, 100.0) for n, one in enumerate(rows)],
+        [(n % 2, (tops, [float(v) for v in row.values], None), 0.0, 100.0) for n, row in enumerate(rows)],
         "id int, h struct<tops: array<double>, values: array<double>, buckets: binary>, low double, high double",
     )
-    found = frame.select(
+    result_rows = frame.select(
         sawlog.spark.histogram_quantile("h", 0.5).alias("q"),
         sawlog.spark.histogram_quantile("h", 0.5, "low", "high").alias("narrow"),
         sawlog.spark.histogram_fraction("h", 0.0, 4.0).alias("f"),
         sawlog.spark.histogram_add("h", "h").alias("twice"),
     ).collect()
-    assert sorted(row["q"] for row in found) == sorted(one.quantile(0.5) for one in rows)
-    assert sorted(row["f"] for row in found) == sorted(one.fraction(0.0, 4.0) for one in rows)
-    assert sorted(row["twice"]["values"][-1] for row in found) == [2.0 * one.count for one in rows]
+    assert sorted(row["q"] for row in result_rows) == sorted(row.quantile(0.5) for row in rows)
+    assert sorted(row["f"] for row in result_rows) == sorted(row.fraction(0.0, 4.0) for row in rows)
+    assert sorted(row["twice"]["values"][-1] for row in result_rows) == [2.0 * row.count for row in rows]
     if not hasattr(F, "arrow_udf"):
         return
     merged = frame.groupBy("id").agg(sawlog.spark.histogram_merge("h").alias("h")).orderBy("id").collect()

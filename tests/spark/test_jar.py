@@ -22,8 +22,8 @@ def test_the_jar_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(jar, "CARRIED", tmp_path)
     path = Path(sawlog.spark.spark_jar())
     assert sawlog.spark.spark_jar() == str(path)
-    with zipfile.ZipFile(path) as made:
-        assert made.read("META-INF/services/org.apache.spark.sql.sources.DataSourceRegister").endswith(
+    with zipfile.ZipFile(path) as archive:
+        assert archive.read("META-INF/services/org.apache.spark.sql.sources.DataSourceRegister").endswith(
             b".SawlogSource\n"
         )
     monkeypatch.setattr(jar.subprocess, "run", lambda *_, **__: pytest.fail("compiled again"))
@@ -35,9 +35,9 @@ def test_the_jar_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.nightly
 def test_the_same_sources_make_the_same_jar(tmp_path: Path) -> None:
-    made, again = jar.make(tmp_path), jar.make(tmp_path / "again")
-    assert made.read_bytes() == again.read_bytes()
-    assert made.with_suffix(".json").read_bytes() == again.with_suffix(".json").read_bytes()
+    jar_path, again = jar.make(tmp_path), jar.make(tmp_path / "again")
+    assert jar_path.read_bytes() == again.read_bytes()
+    assert jar_path.with_suffix(".json").read_bytes() == again.with_suffix(".json").read_bytes()
 
 
 def test_the_jar_that_fits_is_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,17 +46,17 @@ def test_the_jar_that_fits_is_carried(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(jar, "compile_jar", lambda sources, version, jars, path: shutil.copy(compiled, path))
     monkeypatch.setattr(jar, "CARRIED", tmp_path / "carried")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    made = jar.make(jar.CARRIED)
-    description = made.with_suffix(".json")
-    assert sawlog.spark.spark_jar() == str(made)
+    jar_path = jar.make(jar.CARRIED)
+    description = jar_path.with_suffix(".json")
+    assert sawlog.spark.spark_jar() == str(jar_path)
 
     monkeypatch.setattr(jar, "compile_jar", lambda sources, version, jars, path: None)
     text = description.read_text()
     description.write_text(json.dumps({**json.loads(text), "sources": "0"}))
     assert Path(sawlog.spark.spark_jar()).parent == tmp_path / "sawlog", "of other sources"
     description.write_text(text)
-    assert sawlog.spark.spark_jar() == str(made)
-    made.write_bytes(made.read_bytes() + b"\0")
+    assert sawlog.spark.spark_jar() == str(jar_path)
+    jar_path.write_bytes(jar_path.read_bytes() + b"\0")
     with pytest.raises(SawlogError, match=r"expected a jar with SHA-256 .*, found .*; install again"):
         sawlog.spark.spark_jar()
 
@@ -96,25 +96,25 @@ def test_one_line_says_what_the_jar_would_bring(database: Path) -> None:
     command = [sys.executable, "-c", TWO_QUERIES.format(str(database))]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    said = [line for line in done.stderr.splitlines() if "sawlog spark-jar" in line]
-    assert len(said) == 1
-    assert re.fullmatch(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO sawlog: Spark reads rows: with --jars .*", said[0])
+    lines = [line for line in done.stderr.splitlines() if "sawlog spark-jar" in line]
+    assert len(lines) == 1
+    assert re.fullmatch(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO sawlog: Spark reads rows: with --jars .*", lines[0])
 
 
 @pytest.mark.nightly
 def test_a_jar_of_another_spark_is_not_used(database: Path, tmp_path: Path) -> None:
     """As after an upgrade of Spark where `spark-defaults.conf` names a jar: rows are read, as without it."""
-    other = tmp_path / "other.jar"
-    with zipfile.ZipFile(sawlog.spark.spark_jar()) as ours, zipfile.ZipFile(other, "w") as made:
+    other_path = tmp_path / "other.jar"
+    with zipfile.ZipFile(sawlog.spark.spark_jar()) as ours, zipfile.ZipFile(other_path, "w") as archive:
         for name in ours.namelist():
             content = ours.read(name)
-            made.writestr(
+            archive.writestr(
                 name,
                 re.sub(rb"(?<=Implementation-Version: )[\d.]+", b"3.5.1", content) if name == jar.MANIFEST else content,
             )
     code = TWO_QUERIES.format(str(database)) + CATALOG
-    found = []
-    for path in (other, sawlog.spark.spark_jar()):
+    outcomes = []
+    for path in (other_path, sawlog.spark.spark_jar()):
         environment = {
             **os.environ,
             "PYSPARK_PYTHON": sys.executable,
@@ -124,11 +124,13 @@ def test_a_jar_of_another_spark_is_not_used(database: Path, tmp_path: Path) -> N
             [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
         )
         assert done.returncode == 0, done.stderr[-2000:]
-        said = re.findall(
+        matches = re.findall(
             r"WARN sawlog: the jar sawlog-spark is not used: it was made for Spark 3.5.1, .*", done.stderr
         )
-        found.append((len(said), "INFO sawlog: Spark reads rows" in done.stderr, "made for Spark 3.5.1" in done.stdout))
-    assert found == [(1, True, True), (0, False, False)]
+        outcomes.append(
+            (len(matches), "INFO sawlog: Spark reads rows" in done.stderr, "made for Spark 3.5.1" in done.stdout)
+        )
+    assert outcomes == [(1, True, True), (0, False, False)]
 
 
 def test_a_failed_compilation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,18 +27,18 @@ def test_files_are_those_of_hadoops_own_file_system(spark: SparkSession, tmp_pat
     hadoop, ours = java.org.apache.hadoop.fs, java.org.apache.spark.sql.execution.python.sawlog
     configuration = java.org.apache.hadoop.conf.Configuration()
     uri = java.java.net.URI("file:///")
-    said = []
+    listings = []
     for name, files in (("hadoop", hadoop.LocalFileSystem()), ("ours", ours.LocalFiles())):
         files.initialize(uri, configuration)
-        said.append(looked_at(hadoop, files, tmp_path / name))
-    assert said[0] == said[1]
+        listings.append(looked_at(hadoop, files, tmp_path / name))
+    assert listings[0] == listings[1]
 
     for name in ("file", "link", "dangling", "a:b"):
         looks = {
-            hadoop.FileContext.getFileContext(made, configuration)
+            hadoop.FileContext.getFileContext(make_item, configuration)
             .getFileLinkStatus(hadoop.Path(str(tmp_path / "ours" / name)))
             .toString()
-            for made in (
+            for make_item in (
                 hadoop.AbstractFileSystem.get(uri, configuration),
                 ours.LocalFilesOfContext(uri, configuration),
             )
@@ -52,12 +52,12 @@ def looked_at(hadoop: Any, files: Any, folder: Path) -> list[str]:
 
     permission = hadoop.permission.FsPermission
     folder.mkdir()
-    found = []
+    entries = []
     for mode in MODES:
-        made, directory = (hadoop.Path(str(folder / f"{kind}{mode:o}")) for kind in ("file", "directory"))
-        files.create(made).close()
+        made_file, directory = (hadoop.Path(str(folder / f"{kind}{mode:o}")) for kind in ("file", "directory"))
+        files.create(made_file).close()
         files.mkdirs(directory)
-        for path in (made, directory):
+        for path in (made_file, directory):
             files.setPermission(path, permission(mode))
     files.mkdirs(hadoop.Path(str(folder / "mkdirs")), permission(0o700))
     files.create(hadoop.Path(str(folder / "file")), permission(0o640), False, 4096, 1, 1 << 20, None).close()
@@ -65,16 +65,16 @@ def looked_at(hadoop: Any, files: Any, folder: Path) -> list[str]:
     (folder / "dangling").symlink_to("nowhere")
     (folder / "a:b").touch()
     for path in sorted(folder.iterdir()):
-        found.append(f"{path.name} {path.lstat().st_mode:o}")
+        entries.append(f"{path.name} {path.lstat().st_mode:o}")
     for name in ("file", "link", "dangling", "mkdirs", "gone"):
         try:
             status = files.getFileLinkStatus(hadoop.Path(str(folder / name)))
-            found.append(
+            entries.append(
                 f"{name} {status.isSymlink()} {status.isDirectory()} {status.getLen()} {status.getPermission()}"
             )
         except Py4JJavaError as error:
-            found.append(f"{name} {error.java_exception.getClass().getName()}")
-    return found
+            entries.append(f"{name} {error.java_exception.getClass().getName()}")
+    return entries
 
 
 SESSION = """
@@ -111,19 +111,19 @@ def test_a_session_maps_the_archive_and_writes_without_processes(
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
 
     log = str(database / "000003.log")
-    said = run(SESSION, log, str(tmp_path / "without"))
-    assert said.splitlines()[0] == "3000"
-    assert str(archive) in said
-    assert "_janino-" in said.splitlines()[2]
-    assert "<no signer certificates>" in said.splitlines()[2]
+    result = run(SESSION, log, str(tmp_path / "without"))
+    assert result.splitlines()[0] == "3000"
+    assert str(archive) in result
+    assert "_janino-" in result.splitlines()[2]
+    assert "<no signer certificates>" in result.splitlines()[2]
     assert str(tmp_path / "without") not in (tmp_path / "started").read_text(), "Spark itself starts one for the jar"
 
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "bin"))
     (tmp_path / "bin" / "spark-defaults.conf").write_text(f"spark.driver.extraClassPath {tmp_path}/own.jar\n")
-    said = run(SESSION, log, str(tmp_path / "configured"))
-    assert said.splitlines()[0] == "3000"
-    assert f"{tmp_path}/own.jar" in said.splitlines()[1].split(os.pathsep)
-    assert str(archive) not in said
+    result = run(SESSION, log, str(tmp_path / "configured"))
+    assert result.splitlines()[0] == "3000"
+    assert f"{tmp_path}/own.jar" in result.splitlines()[1].split(os.pathsep)
+    assert str(archive) not in result
     assert str(tmp_path / "configured") in (tmp_path / "started").read_text()
 
 
@@ -223,17 +223,19 @@ def test_an_archive_of_another_size_is_left_out(tmp_path: Path, monkeypatch: pyt
     """The JVM would crash on one that ends early."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(jvm, "make_staged_name", lambda final, marker: str(tmp_path / "staged"))
-    monkeypatch.setattr(jvm.subprocess, "run", lambda *_, **__: made(tmp_path / "staged"))
+    monkeypatch.setattr(jvm.subprocess, "run", lambda *_, **__: make_archive(tmp_path / "staged"))
     archive = jvm.make_archive()
     assert f'"-XX:SharedArchiveFile={archive}"' in jvm.launch_settings(None)[0]["SPARK_SUBMIT_OPTS"]
     copies = [Path(path) for path in jvm.launch_settings(None)[1].split(os.pathsep)]
     assert [path.name.rpartition("_")[2].rpartition("-")[0] for path in copies] == ["commons-compiler", "janino"]
     for copy in copies:
         signed = Path(find_spark()[1], copy.name.rpartition("_")[2])
-        with zipfile.ZipFile(signed) as one, zipfile.ZipFile(copy) as other:
-            kept = [name for name in one.namelist() if not name.startswith("META-INF/DUMMY.")]
-            assert len(kept) < len(one.namelist())
-            assert [(name, one.read(name)) for name in kept] == [(name, other.read(name)) for name in other.namelist()]
+        with zipfile.ZipFile(signed) as signed_zip, zipfile.ZipFile(copy) as copy_zip:
+            names = [name for name in signed_zip.namelist() if not name.startswith("META-INF/DUMMY.")]
+            assert len(names) < len(signed_zip.namelist())
+            assert [(name, signed_zip.read(name)) for name in names] == [
+                (name, copy_zip.read(name)) for name in copy_zip.namelist()
+            ]
     archive.write_bytes(b"short")
     assert jvm.launch_settings(None)[1] == ""
     assert "SharedArchiveFile" not in jvm.launch_settings(None)[0]["SPARK_SUBMIT_OPTS"]
@@ -242,6 +244,6 @@ def test_an_archive_of_another_size_is_left_out(tmp_path: Path, monkeypatch: pyt
         jvm.make_archive()
 
 
-def made(path: Path) -> subprocess.CompletedProcess[str]:
+def make_archive(path: Path) -> subprocess.CompletedProcess[str]:
     path.write_bytes(b"an archive")
     return subprocess.CompletedProcess((), 0, "", "")

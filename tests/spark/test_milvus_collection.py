@@ -55,23 +55,23 @@ def tree(tmp_path: Path) -> tuple[Path, list[int]]:
     write_collection(root, table(), binlog_bytes=8 << 10, segment_bytes=16 << 10)
     segments = open_as_it_lies(root, view="segments").to_table().to_pylist()
     assert len(segments) > 4
-    for one in segments[:2]:
-        delete(root, list(range(0, 1000, 10)), [NOW + 1] * 100, one["segment"], one["partition"])
+    for segment in segments[:2]:
+        delete(root, list(range(0, 1000, 10)), [NOW + 1] * 100, segment["segment"], segment["partition"])
     delete(root, [1, 3, 4], [NOW + 5, NOW, NOW + 5], 900_001, 3)
     delete(root, [7, 8], [NOW + 5, NOW + 5], 900_002, -1)
-    return root, [one["segment"] for one in segments]
+    return root, [segment["segment"] for segment in segments]
 
 
 def test_source_reads_what_the_api_reads(spark: SparkSession, tree: tuple[Path, list[int]]) -> None:
     root, _ = tree
-    wanted = open_as_it_lies(root).to_table()
+    table = open_as_it_lies(root).to_table()
     frame = source(spark, root)
     batches = len(open_as_it_lies(root).fragments())
     assert frame.rdd.getNumPartitions() == 1 < batches, "small binlog batches share a task"
     assert source(spark, root, task_bytes="1").rdd.getNumPartitions() == batches
-    assert {row[0] for row in frame.select("`100`").collect()} == set(wanted["100"].to_pylist())
+    assert {row[0] for row in frame.select("`100`").collect()} == set(table["100"].to_pylist())
     got = frame.toArrow().sort_by("100")
-    assert got["101"].to_pylist() == [row["101"] for row in by_key(wanted, "100")]
+    assert got["101"].to_pylist() == [row["101"] for row in by_key(table, "100")]
 
 
 def test_source_applies_deletes_without_a_shuffle(spark: SparkSession, tree: tuple[Path, list[int]]) -> None:
@@ -84,16 +84,16 @@ def test_deletes_across_segments_by_one_join(spark: SparkSession, tree: tuple[Pa
     from sawlog.milvus.spark import read_collection
 
     root, _ = tree
-    wanted = set(open_as_it_lies(root).to_table()["100"].to_pylist())
-    own = set(open_as_it_lies(root, deletes="own").to_table()["100"].to_pylist())
+    expected_keys = set(open_as_it_lies(root).to_table()["100"].to_pylist())
+    own_keys = set(open_as_it_lies(root, deletes="own").to_table()["100"].to_pylist())
     # Key 1 is in partition 3, key 4 in partition 2; key 3's delete is no younger than its row.
-    assert own - wanted == {1, 7, 8}
+    assert own_keys - expected_keys == {1, 7, 8}
     frame = read_collection(spark, str(root))
-    assert {row[0] for row in frame.select("`100`").collect()} == wanted
+    assert {row[0] for row in frame.select("`100`").collect()} == expected_keys
     plan = frame._jdf.queryExecution().executedPlan().toString()
     assert plan.count("Join") == 1 or "AdaptiveSparkPlan" in plan
     assert frame.columns == open_as_it_lies(root).schema.names
-    assert {row[0] for row in source(spark, root).select("`100`").collect()} == wanted
+    assert {row[0] for row in source(spark, root).select("`100`").collect()} == expected_keys
     for moment in (NOW, NOW + 1, NOW + 5):
         joined, plain = read_collection(spark, str(root), as_of=moment), source(spark, root, as_of=moment)
         assert joined.count() == plain.count() == open_as_it_lies(root, as_of=moment).count_rows()
@@ -101,11 +101,11 @@ def test_deletes_across_segments_by_one_join(spark: SparkSession, tree: tuple[Pa
 
 def test_partition_and_segment_filters_prune(spark: SparkSession, tree: tuple[Path, list[int]]) -> None:
     root, segments = tree
-    everything = open_as_it_lies(root)
-    some = open_as_it_lies(root, filters=[("_partition", "=", 3)])
-    assert 0 < len(some.fragments()) < len(everything.fragments())
-    one = open_as_it_lies(root, filters=[("_segment", "in", segments[:1])])
-    assert {fragment.place[2] for fragment in one.fragments()} == set(segments[:1])
+    whole_dataset = open_as_it_lies(root)
+    partition_dataset = open_as_it_lies(root, filters=[("_partition", "=", 3)])
+    assert 0 < len(partition_dataset.fragments()) < len(whole_dataset.fragments())
+    segment_dataset = open_as_it_lies(root, filters=[("_segment", "in", segments[:1])])
+    assert {fragment.place[2] for fragment in segment_dataset.fragments()} == set(segments[:1])
     late = open_as_it_lies(root, filters=[("Timestamp", ">", NOW)])
     assert late.fragments() == []
     frame = source(spark, root, columns="100,_partition", filters=json.dumps([["_partition", "=", 3]]))
@@ -118,9 +118,9 @@ def test_golden_through_spark(spark: SparkSession) -> None:
     name, collection = "2.3.5-compacted", "alltypes"
     root = GOLDEN / name
     frame = source(spark, root, table=collection, metadata=root / "etcd.json")
-    wanted = by_key(with_etcd(name, collection).to_table())
+    expected = by_key(with_etcd(name, collection).to_table())
     rows = sorted((row.asDict() for row in frame.collect()), key=lambda row: row["pk"])
-    assert rows == wanted
+    assert rows == expected
 
 
 def test_all_vector_kinds_reach_spark(spark: SparkSession) -> None:
@@ -156,9 +156,9 @@ def test_compact_keeps_every_row(spark: SparkSession, tree: tuple[Path, list[int
     target = tmp_path / "compacted"
     for path in (root / "insert_log").iterdir():  # as a compaction that was ended leaves it
         (target / "insert_log" / path.name / "2").mkdir(parents=True)
-    with pytest.warns(SegmentsWarning) as told:
+    with pytest.warns(SegmentsWarning) as warning_records:
         done = compact(spark, str(root), str(target))
-    assert [one.category for one in told].count(SegmentsWarning) == 1
+    assert [record.category for record in warning_records].count(SegmentsWarning) == 1
     columns = [*open_as_it_lies(root).schema.names, "RowID", "Timestamp", "_partition"]
     before = by_key(open_as_it_lies(root, columns=columns).to_table(), "100")
     after = by_key(open_as_it_lies(target, columns=columns).to_table(), "100")
@@ -227,8 +227,8 @@ def test_damaged_segment_is_skipped(spark: SparkSession, tree: tuple[Path, list[
     intact = open_as_it_lies(root, on_damage="skip").fragments()
     with pytest.raises(PythonException, match=r"insert_log/1/2/.*/101/"):
         source(spark, root).collect()
-    kept = len(source(spark, root, mode="DROPMALFORMED").collect())  # counting may not look at this column
-    assert 0 < kept < open_as_it_lies(tree[0]).count_rows()
+    row_count = len(source(spark, root, mode="DROPMALFORMED").collect())  # counting may not look at this column
+    assert 0 < row_count < open_as_it_lies(tree[0]).count_rows()
     damage = source(spark, root, view="damage").collect()
     assert [Path(row.file) for row in damage] == [victim]
     assert intact
@@ -238,10 +238,10 @@ def test_drives_of_minio(spark: SparkSession, tmp_path: Path) -> None:
     """Executors open objects that only the driver has listed, two of four drives being lost."""
     with tarfile.open(MINIO / "four.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
-    for lost in ("d2", "d3"):
-        shutil.rmtree(tmp_path / lost)
+    for drive in ("d2", "d3"):
+        shutil.rmtree(tmp_path / drive)
     metadata = GOLDEN / "2.3.5" / "etcd.json"
-    found = source(spark, tmp_path / "d1/a-bucket/files", table="autoid", metadata=metadata).toArrow()
+    table = source(spark, tmp_path / "d1/a-bucket/files", table="autoid", metadata=metadata).toArrow()
     expected = with_etcd("2.3.5", "autoid").to_table()
     key = expected.schema.names[0]
-    assert by_key(found, key) == by_key(expected, key)
+    assert by_key(table, key) == by_key(expected, key)

@@ -44,7 +44,7 @@ def other_partitions(root: Path, number: int) -> None:
 @pytest.mark.parametrize(
     "happens",
     [another_table, a_table_that_vanishes, another_format, other_partitions],
-    ids=lambda one: one.__name__,
+    ids=lambda function: function.__name__,
 )
 def test_a_query_goes_on(
     happens: Callable[[Path, int], None],
@@ -62,9 +62,9 @@ def test_a_query_goes_on(
         writer = rows.writeStream.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint"))
         query = writer.format("parquet").start(str(tmp_path / "out"))
         query.awaitTermination()
-        counts += [one.numInputRows for one in query.recentProgress]
+        counts += [progress.numInputRows for progress in query.recentProgress]
         happens(tmp_path, number)
     also = [0, 1, 2, 100, 101, 102] if happens is other_partitions else []
     assert counts == ([10, 13, 13] if also else [10, 10, 10])
-    found = spark.read.parquet(str(tmp_path / "out")).toArrow().column("n").to_pylist()
-    assert sorted(found) == sorted([*range(30), *also])
+    values = spark.read.parquet(str(tmp_path / "out")).toArrow().column("n").to_pylist()
+    assert sorted(values) == sorted([*range(30), *also])

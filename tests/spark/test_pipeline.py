@@ -92,9 +92,9 @@ def test_sources_steps_and_sinks(run: Run, database: Path, tmp_path: Path) -> No
     first, second, end = events(out)
     records = sawlog.read(database)["record"]
     long = [record for record in records.to_pylist() if len(record) > 100]
-    found = read_parquet(tmp_path / "sizes")
-    assert sorted(found["record"].to_pylist()) == sorted(long)
-    assert found["size"].to_pylist() == [len(record) for record in found["record"].to_pylist()]
+    rows_read = read_parquet(tmp_path / "sizes")
+    assert sorted(rows_read["record"].to_pylist()) == sorted(long)
+    assert rows_read["size"].to_pylist() == [len(record) for record in rows_read["record"].to_pylist()]
     assert sorted(sawlog.read(tmp_path / "copy")["record"].to_pylist()) == sorted(long)
     assert [(e["event"], e["pipeline"], e["sink"], e["rows"], e["damage"]) for e in (first, second)] == [
         ("batch", "writes", "sizes", len(long), 0),
@@ -122,8 +122,10 @@ def test_damage_stops_or_is_counted_or_written_down(run: Run, damaged: Path, tmp
     assert (end["damage"], end["skipped"]) == (2, 0)
     damage = sawlog.read(damaged, view="damage").to_pylist()
     data = damaged.read_bytes()
-    spans = [data[one["offset"] : one["offset"] + one["length"]] for one in damage]
-    expected = [{"source": "log", **one, "bytes": span} for one, span in zip(damage, spans, strict=True)]
+    spans = [data[row["offset"] : row["offset"] + row["length"]] for row in damage]
+    expected = [
+        {"source": "log", **damage_entry, "bytes": span} for damage_entry, span in zip(damage, spans, strict=True)
+    ]
     assert read_parquet(tmp_path / "quarantine").to_pylist() == expected
     with pytest.warns(sawlog.DamageWarning):
         intact = sawlog.read(damaged, on_damage="skip")["record"].to_pylist()
@@ -152,11 +154,11 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(run: Run, database: Path, t
     parts = {(part["kind"], part["name"]): part for part in json.loads(out)["parts"]}
     assert parts["step", "long"]["schema"] == {"record": "binary not null", "size": "int not null"}
     assert parts["quarantine", ""]["schema"]["source"] == "string not null"
-    assert [one.name for one in tmp_path.iterdir()] == ["p.toml"]
+    assert [path.name for path in tmp_path.iterdir()] == ["p.toml"]
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "message"),
     [
         ("FROM long", "FROM lang", r"p.toml:12: steps.records.sql: [TABLE_OR_VIEW_NOT_FOUND]"),
         ("SELECT record FROM", "SELCT record FROM", r"p.toml:12: steps.records.sql: [PARSE_SYNTAX_ERROR]"),
@@ -174,13 +176,13 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(run: Run, database: Path, t
     ],
 )
 def test_what_spark_finds_is_named_too(
-    run: Run, database: Path, tmp_path: Path, before: str, after: str, told: str
+    run: Run, database: Path, tmp_path: Path, before: str, after: str, message: str
 ) -> None:
     assert before in PIPELINE
     path = write_pipeline(tmp_path, PIPELINE.replace(before, after), path=database, on_damage="fail")
     code, out, err = run("run", path, "--dry-run")
     assert (code, out) == (2, "")
-    assert told in err
+    assert message in err
     assert err.count("\n") == 1
     assert "Traceback" not in err
 
@@ -250,9 +252,9 @@ def connect_server(place: Path, jar: str) -> Iterator[str]:
         "spark.ui.enabled": "false",
         "spark.jars": jar,
     }
-    given = [text for name, value in settings.items() for text in ("--conf", f"{name}={value}")]
+    texts = [text for name, value in settings.items() for text in ("--conf", f"{name}={value}")]
     service = "org.apache.spark.sql.connect.service.SparkConnectServer"
-    submit = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]", *given, "--class", service]
+    submit = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]", *texts, "--class", service]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     with (place / "server.log").open("w") as log:
         server = subprocess.Popen(
@@ -309,17 +311,19 @@ def test_spark_connect_runs_it_unchanged(
     wrong.write_text(path.read_text().replace("FROM long", "FROM lang"))
     runs = [["run", str(path)], ["run", str(wrong), "--dry-run"]]
     runs += [["run", str(stream)]] if pyspark_version >= (4, 2) else []
-    asked = [[*run, "--json", "--conf", f"spark.remote=sc://127.0.0.1:{connect_port}"] for run in runs]
-    done = command(sys.executable, "-c", RUNS, json.dumps(asked))
-    told = events(done.stdout)
-    assert [one["code"] for one in told if "code" in one] == [0, 2, 0][: len(runs)], done.stdout + done.stderr[-3000:]
-    end, *streamed = [one for one in told if one.get("event") == "end"]
+    commands = [[*run, "--json", "--conf", f"spark.remote=sc://127.0.0.1:{connect_port}"] for run in runs]
+    done = command(sys.executable, "-c", RUNS, json.dumps(commands))
+    event_list = events(done.stdout)
+    assert [row["code"] for row in event_list if "code" in row] == [0, 2, 0][: len(runs)], (
+        done.stdout + done.stderr[-3000:]
+    )
+    end, *streamed = [event for event in event_list if event.get("event") == "end"]
     assert end["rows"]["copy"] == read_parquet(tmp_path / "sizes").num_rows > 0
     assert end["damage"] == read_parquet(tmp_path / "quarantine").num_rows == 2
     assert "wrong.toml:12: steps.records.sql: [TABLE_OR_VIEW_NOT_FOUND]" in done.stderr
     if pyspark_version >= (4, 2):
         records = sawlog.read(database)["record"].to_pylist()
-        assert [one["rows"] for one in streamed] == [{"streamed": len(records)}]
+        assert [row["rows"] for row in streamed] == [{"streamed": len(records)}]
         assert sorted(read_parquet(tmp_path / "streamed")["record"].to_pylist()) == sorted(records)
 
 
@@ -344,7 +348,7 @@ def test_a_spark_connect_server_with_the_jar_reads_columns(
 ) -> None:
     table = sawlog.read(database, provenance=True)
     records, offsets = (table[name].to_pylist() for name in ("record", "_offset"))
-    sizes = [len(record) for record, at in zip(records, offsets, strict=True) if at >= 40000]
+    sizes = [len(record) for record, offset in zip(records, offsets, strict=True) if offset >= 40000]
     streams = pyspark_version >= (4, 2)
     with connect_server(tmp_path, sawlog.spark.spark_jar()) as url:
         copy = tmp_path / "copy"

@@ -82,9 +82,9 @@ def logger(tmp_path: Path) -> Iterator[Logger]:
         yield log
 
 
-def write_pipeline(directory: Path, *, trigger: str = NOW, on_damage: str = "fail", more: str = "") -> Path:
+def write_pipeline(directory: Path, *, trigger: str = NOW, on_damage: str = "fail", settings: str = "") -> Path:
     path = directory / "p.toml"
-    path.write_text(PIPELINE.format(trigger=trigger, on_damage=on_damage, more=more))
+    path.write_text(PIPELINE.format(trigger=trigger, on_damage=on_damage, more=settings))
     return path
 
 
@@ -109,7 +109,7 @@ def expected(count: int) -> list[int]:
 
 @pytest.mark.nightly
 def test_what_is_added_is_read_once(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
-    path = write_pipeline(tmp_path, more='[sinks.copy]\nfrom = "dear"\nformat = "deephaven_log"\npath = "copy"')
+    path = write_pipeline(tmp_path, settings='[sinks.copy]\nfrom = "dear"\nformat = "deephaven_log"\npath = "copy"')
     logger.write(ticks(0, 2000))
     logger.write(ticks(2000, 1000))
     first, _ = once(spark, path)
@@ -125,8 +125,8 @@ def test_what_is_added_is_read_once(spark: SparkSession, logger: Logger, tmp_pat
     assert sum(report.rows for report in second) == 500
     assert [report.batch for report in (*first, *second)] == list(range(len(first) + len(second)))
     assert {report.damage for report in (*first, *second)} == {0}
-    everything = sum(os.path.getsize(file) for file in logger.files)
-    assert 0 < sum(report.bytes or 0 for report in (*first, *second)) <= everything
+    total_bytes = sum(os.path.getsize(file) for file in logger.files)
+    assert 0 < sum(report.bytes or 0 for report in (*first, *second)) <= total_bytes
     assert (second[-1].lag_bytes, second[-1].sink, second[-1].pipeline) == (0, "dear", "ticks")
     again, _ = once(spark, path)
     assert again == []
@@ -147,7 +147,7 @@ def test_a_log_that_has_a_column_more(spark: SparkSession, logger: Logger, tmp_p
 
 
 def test_damage_is_written_down_as_it_comes(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
-    path = write_pipeline(tmp_path, on_damage="quarantine", more=QUARANTINE)
+    path = write_pipeline(tmp_path, on_damage="quarantine", settings=QUARANTINE)
     logger.write(ticks(0, 400))
     logger.flush()
     file = Path(logger.files[0])
@@ -156,11 +156,11 @@ def test_damage_is_written_down_as_it_comes(spark: SparkSession, logger: Logger,
     file.write_bytes(data)
     reports, totals = once(spark, path)
     damage = sawlog.read(file, view="damage")
-    found = spark.read.parquet(str(tmp_path / "quarantine")).toArrow()
+    table = spark.read.parquet(str(tmp_path / "quarantine")).toArrow()
     spans = zip(damage["offset"].to_pylist(), damage["length"].to_pylist(), strict=True)
-    assert found["bytes"].to_pylist() == [bytes(data[offset : offset + length]) for offset, length in spans]
-    assert found["offset"].to_pylist() == damage["offset"].to_pylist()
-    assert set(found["source"].to_pylist()) == {"log"}
+    assert table["bytes"].to_pylist() == [bytes(data[offset : offset + length]) for offset, length in spans]
+    assert table["offset"].to_pylist() == damage["offset"].to_pylist()
+    assert set(table["source"].to_pylist()) == {"log"}
     assert (totals.damage, totals.skipped) == (damage.num_rows, 0)
     assert sum(report.rows for report in reports if report.sink == "quarantine") == damage.num_rows
     with pytest.warns(sawlog.DamageWarning):
@@ -179,7 +179,7 @@ def test_quarantine_under_load(spark: SparkSession, tmp_path: Path) -> None:
 
     A source's own process is killed, too: then the pipeline goes on by itself.
     """
-    path = write_pipeline(tmp_path, trigger='trigger = "100 milliseconds"', on_damage="quarantine", more=QUARANTINE)
+    path = write_pipeline(tmp_path, trigger='trigger = "100 milliseconds"', on_damage="quarantine", settings=QUARANTINE)
     place = tmp_path / "logs"
     place.mkdir()
     running = Running(path)
@@ -194,7 +194,7 @@ def test_quarantine_under_load(spark: SparkSession, tmp_path: Path) -> None:
             file.write_bytes(data)
         file.rename(place / file.name)
         if number % (FILES // (KILLS + 1)) == FILES // (KILLS + 1) - 1 and number < FILES - 1:
-            running.wait_for(lambda one=running: one.rows > 0)
+            running.wait_for(lambda run_status=running: run_status.rows > 0)
             running.end(signal.SIGKILL)
             running = Running(path)
     running.wait_for(lambda: running.rows > 0)
@@ -207,14 +207,14 @@ def test_quarantine_under_load(spark: SparkSession, tmp_path: Path) -> None:
     running.wait_for(lambda: spark.read.parquet(str(tmp_path / "quarantine")).count() >= damage.num_rows, 1.0)
     assert running.end(signal.SIGTERM) == 0
     assert read_dear(spark, tmp_path) == intact
-    found = spark.read.parquet(str(tmp_path / "quarantine")).toArrow()
+    result_table = spark.read.parquet(str(tmp_path / "quarantine")).toArrow()
     assert damage.num_rows >= FILES // 3
 
     def spans(table: pa.Table) -> list[tuple[str, int]]:
-        names = [os.path.basename(one) for one in table["file"].to_pylist()]
+        names = [os.path.basename(value) for value in table["file"].to_pylist()]
         return sorted(zip(names, table["offset"].to_pylist(), strict=True))
 
-    assert spans(found) == spans(damage)
+    assert spans(result_table) == spans(damage)
 
 
 @pytest.mark.nightly
@@ -236,7 +236,7 @@ def test_a_sink_that_fails_ends_all(spark: SparkSession, logger: Logger, tmp_pat
 
     path = write_pipeline(
         tmp_path,
-        more='[sinks.bad]\nfrom = "bad"\nformat = "noop"\n[steps.bad]\nsql = "SELECT raise_error(sym) FROM log"',
+        settings='[sinks.bad]\nfrom = "bad"\nformat = "noop"\n[steps.bad]\nsql = "SELECT raise_error(sym) FROM log"',
     )
     logger.write(ticks(0, 10))
     with pytest.raises(PipelineError, match=r"p\.toml:\d+: sinks\.bad: .*S0"):
@@ -301,7 +301,7 @@ def free_port() -> int:
 @pytest.mark.nightly
 def test_killed_and_started_again_every_row_arrives_once(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
     port = free_port()
-    path = write_pipeline(tmp_path, trigger='trigger = "100 milliseconds"', more=f"[metrics]\nport = {port}")
+    path = write_pipeline(tmp_path, trigger='trigger = "100 milliseconds"', settings=f"[metrics]\nport = {port}")
     logger.write(ticks(0, 500))
     running = Running(path)
     running.wait_for(lambda: running.rows > 0)

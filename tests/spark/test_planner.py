@@ -23,9 +23,9 @@ def ask(verb: str, **question: object) -> list[bytes]:
     return planner.Conversation().answer(verb, json.loads(json.dumps(question)))
 
 
-@pytest.mark.parametrize(("wanted", "filters"), [(["record"], []), ([], []), ([], [("_offset", "<", "70000")])])
+@pytest.mark.parametrize(("column_names", "filters"), [(["record"], []), ([], []), ([], [("_offset", "<", "70000")])])
 def test_a_question_and_its_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: list[str], filters: list[tuple[str, str, str]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column_names: list[str], filters: list[tuple[str, str, str]]
 ) -> None:
     records = [b"%0100d" % number for number in range(2000)]
     path = tmp_path / "000003.log"
@@ -35,7 +35,7 @@ def test_a_question_and_its_answer(
     described = json.loads(ask("describe", options=options)[0])
     assert described["bytes"] == path.stat().st_size
     full = json.loads(described["schema"])
-    chosen = {**full, "fields": [field for field in full["fields"] if field["name"] in wanted]}
+    needed_schema = {**full, "fields": [field for field in full["fields"] if field["name"] in column_names]}
     pushed = [
         {"name": "LessThan", "negated": False, "column": column, "values": [{"int": value}]}
         for column, _, value in filters
@@ -44,7 +44,7 @@ def test_a_question_and_its_answer(
         "plan",
         options=options,
         full=json.dumps(full),
-        sides=[{"wanted": json.dumps(chosen), "filters": pushed}],
+        sides=[{"wanted": json.dumps(needed_schema), "filters": pushed}],
         parallelism=3,
     )
     (sizes,) = json.loads(head)["sizes"]
@@ -54,18 +54,20 @@ def test_a_question_and_its_answer(
     assert len(partitions) == (1 if filters else 3)
     stop = [str(tmp_path / "stop")]
     batches = [
-        batch for one in partitions for batch in function(iter([pa.record_batch({"partition": [one], "stop": stop})]))
+        batch
+        for partition in partitions
+        for batch in function(iter([pa.record_batch({"partition": [partition], "stop": stop})]))
     ]
-    if wanted:
+    if column_names:
         assert [value for batch in batches for value in batch.column(0).to_pylist()] == records
     else:
         expected = sawlog.read(path, filters=[(column, op, int(value)) for column, op, value in filters])
         assert sum(value for batch in batches for value in batch.column(0).to_pylist()) == expected.num_rows
 
 
-@pytest.mark.parametrize("wanted", [["record"], []])
+@pytest.mark.parametrize("column_names", [["record"], []])
 def test_a_few_rows_are_one_task_that_ends_with_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column_names: list[str]
 ) -> None:
     """However many logs there are, the first is read as far as its first batch."""
     for number in range(3, 13):
@@ -74,20 +76,20 @@ def test_a_few_rows_are_one_task_that_ends_with_them(
     monkeypatch.setattr(planner, "MIN_TASK_BYTES", 50_000)
     options = {"path": str(tmp_path)}
     full = json.loads(json.loads(ask("describe", options=options)[0])["schema"])
-    chosen = {**full, "fields": [field for field in full["fields"] if field["name"] in wanted]}
-    side = {"wanted": json.dumps(chosen), "filters": [], "limit": 5}
+    needed_schema = {**full, "fields": [field for field in full["fields"] if field["name"] in column_names]}
+    side = {"wanted": json.dumps(needed_schema), "filters": [], "limit": 5}
     head, pickled, *partitions = ask("plan", options=options, full=json.dumps(full), sides=[side], parallelism=3)
     assert json.loads(head)["sizes"] == [[0]]
     function, _ = CPickleSerializer().loads(pickled)
     (batch,) = function(iter([pa.record_batch({"partition": partitions, "stop": [str(tmp_path / "stop")]})]))
-    if wanted:
+    if column_names:
         assert batch.num_rows == 5
     else:
         assert 5 <= batch.column(0)[0].as_py() <= 40_000
 
 
-@pytest.mark.parametrize("wanted", [["key", "value"], []])
-def test_small_files_of_a_task_are_one_batch(tmp_path: Path, wanted: list[str]) -> None:
+@pytest.mark.parametrize("column_names", [["key", "value"], []])
+def test_small_files_of_a_task_are_one_batch(tmp_path: Path, column_names: list[str]) -> None:
     """Each batch costs Spark more than the rows of a small file."""
     rows = [(b"%04d" % number, b"v%d" % number) for number in range(MAX_FRAGMENTS_PER_TASK + 44)]
     for number, (key, value) in enumerate(rows):
@@ -95,16 +97,18 @@ def test_small_files_of_a_task_are_one_batch(tmp_path: Path, wanted: list[str]) 
         sawlog.write(table, tmp_path / f"{number + 1:06}.ldb", format="leveldb_table")
     options = {"path": str(tmp_path)}
     full = json.loads(json.loads(ask("describe", options=options)[0])["schema"])
-    chosen = {**full, "fields": [field for field in full["fields"] if field["name"] in wanted]}
-    side = {"wanted": json.dumps(chosen), "filters": []}
+    needed_schema = {**full, "fields": [field for field in full["fields"] if field["name"] in column_names]}
+    side = {"wanted": json.dumps(needed_schema), "filters": []}
     _, pickled, *partitions = ask("plan", options=options, full=json.dumps(full), sides=[side], parallelism=2)
     function, _ = CPickleSerializer().loads(pickled)
     stop = [str(tmp_path / "stop")]
     batches = [
-        batch for one in partitions for batch in function(iter([pa.record_batch({"partition": [one], "stop": stop})]))
+        batch
+        for partition in partitions
+        for batch in function(iter([pa.record_batch({"partition": [partition], "stop": stop})]))
     ]
     assert len(batches) == len(partitions) == 2
-    if wanted:
+    if column_names:
         assert [(row["key"], row["value"]) for batch in batches for row in batch.to_pylist()] == rows
     else:
         assert sum(batch.column(0)[0].as_py() for batch in batches) == len(rows)
@@ -152,29 +156,29 @@ def test_a_stream_is_planned_by_one_conversation(tmp_path: Path) -> None:
     function, returned = CPickleSerializer().loads(pickled)
     assert returned == schema
 
-    def ask(verb: str, **asked: object) -> object:
-        return json.loads(conversation.answer(verb, asked)[0])
+    def ask(verb: str, **question: object) -> object:
+        return json.loads(conversation.answer(verb, question)[0])
 
-    start, seen = ask("initial"), []
+    start, plans = ask("initial"), []
     assert ask("available_now") is None
     for limited in (True, False):
         end = ask("latest", start=start, limited=limited)
         partitions = conversation.answer("partitions", {"start": start, "end": end})
         batches = [
             batch
-            for one in partitions
-            for batch in function(iter([pa.record_batch({"partition": [one], "stop": [str(tmp_path / "stop")]})]))
+            for partition in partitions
+            for batch in function(iter([pa.record_batch({"partition": [partition], "stop": [str(tmp_path / "stop")]})]))
         ]
-        seen.append([value for batch in batches for value in batch.column(0).to_pylist()])
+        plans.append([value for batch in batches for value in batch.column(0).to_pylist()])
         start = end
-    assert seen == [records[:1500], records[1500:]]
+    assert plans == [records[:1500], records[1500:]]
     assert ask("latest", start=start, limited=True) == start
     assert ask("behind") == {"behind": {"bytes": 0, "files": 0}}
 
 
 def test_a_connection_that_is_closed_ends_the_process_without_a_word() -> None:
-    told = io.BytesIO()
+    output = io.BytesIO()
     with pytest.raises(SystemExit) as ended:
-        planner.main(io.BufferedReader(io.BytesIO()), told)
+        planner.main(io.BufferedReader(io.BytesIO()), output)
     assert ended.value.code, "PySpark's daemon would call again"
-    assert not told.getvalue()
+    assert not output.getvalue()

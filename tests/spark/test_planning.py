@@ -31,7 +31,7 @@ from sawlog.storage.index import Searches
 from tests.deephaven_log.reference import DELETE, entry
 
 FILES = MAX_FRAGMENTS_PER_TASK + 44
-MOST = 64 << 10
+MAX_TABLE_BYTES = 64 << 10
 """Bytes of a file that its header may cost."""
 
 
@@ -50,7 +50,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     lock = threading.Lock()
 
     def counted(name: str) -> None:
-        whole = getattr(MemoryFileSystem, name)
+        method = getattr(MemoryFileSystem, name)
 
         def call(self: Any, path: str, *args: Any, **settings: Any) -> Any:
             with lock:
@@ -59,7 +59,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
                     counts[path] += 1
                     size = self.store[self._strip_protocol(path)].getbuffer().nbytes
                     counts["bytes"] += len(range(size)[slice(settings.get("start"), settings.get("end"))])
-            return whole(self, path, *args, **settings)
+            return method(self, path, *args, **settings)
 
         monkeypatch.setattr(MemoryFileSystem, name, call)
 
@@ -99,7 +99,7 @@ def planned(options: dict[str, str], format: str | None) -> tuple[Any, list[Any]
 
 
 def delivered(reader: Any, partitions: list[Any]) -> pa.Table:
-    return pa.Table.from_batches([batch for one in partitions for batch in reader.read(one)])
+    return pa.Table.from_batches([batch for partition in partitions for batch in reader.read(partition)])
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -141,10 +141,10 @@ def test_the_bytes_of_large_remote_files_do_not_cross_the_driver(name: str, requ
     for number in range(files):
         sawlog.write(make(40_000), f"{root}/{pattern.format(number)}", format=name, **written)
     size = sum(len(data.getvalue()) for path, data in MemoryFileSystem.store.items() if root[9:] in path)
-    assert size > 4 * files * MOST
+    assert size > 4 * files * MAX_TABLE_BYTES
     requests.clear()
     reader, partitions = planned({"path": root, "task_bytes": "300000"}, name)
-    assert requests["bytes"] <= 2 * files * MOST, "schema() and partitions() read headers"
+    assert requests["bytes"] <= 2 * files * MAX_TABLE_BYTES, "schema() and partitions() read headers"
     assert len(partitions) > 1
     expected = sawlog.read(root, format=name)
     assert delivered(reader, partitions).num_rows == expected.num_rows == files * 40_000
@@ -170,13 +170,17 @@ def test_tasks_find_what_is_deleted(deletes: str, requests: Counter[str], root: 
     fs.put(str(tmp_path / "logs"), f"/{root[9:]}", recursive=True)
     requests.clear()
     reader, partitions = planned({"path": root, "deletes": deletes, "task_bytes": "1000000"}, "deephaven_log")
-    assert requests["bytes"] <= 12 * MOST < sum(path.stat().st_size for path in (tmp_path / "logs").rglob("*.bin.*"))
+    assert (
+        requests["bytes"]
+        <= 12 * MAX_TABLE_BYTES
+        < sum(path.stat().st_size for path in (tmp_path / "logs").rglob("*.bin.*"))
+    )
     assert len(partitions) == (3 if deletes == "apply" else 6), "what one command may delete is read by one task"
-    found = delivered(reader, partitions)
-    assert found.num_rows == sawlog.read(tmp_path / "logs", deletes=deletes).num_rows
-    assert found.num_rows == (2 * 20_000 + 100_000 if deletes == "apply" else 300_000)
-    one = {"path": root, "filters": '[["n", "<", 5]]', "internal_partition": "b", "deletes": deletes}
-    assert sorted(delivered(*planned(one, "deephaven_log"))["n"].to_pylist()) == list(range(5))
+    delivered_rows = delivered(reader, partitions)
+    assert delivered_rows.num_rows == sawlog.read(tmp_path / "logs", deletes=deletes).num_rows
+    assert delivered_rows.num_rows == (2 * 20_000 + 100_000 if deletes == "apply" else 300_000)
+    base_options = {"path": root, "filters": '[["n", "<", 5]]', "internal_partition": "b", "deletes": deletes}
+    assert sorted(delivered(*planned(base_options, "deephaven_log"))["n"].to_pylist()) == list(range(5))
 
 
 HUGE = 300_000
@@ -209,8 +213,8 @@ def test_a_huge_remote_log_is_cut_by_what_plans(deletes: str, requests: Counter[
     assert requests["bytes"] <= huge + tasks * (11 << 20), "each byte is looked at once, and what is near a cut again"
     assert len(partitions) == tasks
     requests.clear()
-    found = delivered(reader, partitions)["n"].to_pylist()
-    assert found == list(range(DELETED if deletes == "apply" else 0, HUGE))
+    values = delivered(reader, partitions)["n"].to_pylist()
+    assert values == list(range(DELETED if deletes == "apply" else 0, HUGE))
     assert requests["bytes"] <= huge * 11 // 10, "and read once"
 
 
@@ -218,24 +222,24 @@ def test_tasks_find_their_ends_in_a_huge_remote_log(requests: Counter[str], root
     requests.clear()
     options = {"path": root, "task_bytes": "4000000", "deletes": "ignore", "split": "resync"}
     reader, partitions = planned(options, "deephaven_log")
-    assert requests["bytes"] <= 2 * MOST < huge // 200, "schema() and partitions() read the header"
+    assert requests["bytes"] <= 2 * MAX_TABLE_BYTES < huge // 200, "schema() and partitions() read the header"
     assert len(partitions) == -(-huge // 4_000_000)
     requests.clear()
     assert delivered(reader, partitions)["n"].to_pylist() == list(range(HUGE))
-    most = 2 * len(partitions) * (10 << 20)
-    assert requests["bytes"] <= huge + most, "each cut is looked for in its neighbourhood"
+    max_bytes = 2 * len(partitions) * (10 << 20)
+    assert requests["bytes"] <= huge + max_bytes, "each cut is looked for in its neighbourhood"
 
 
 def planned_by_the_jar(options: dict[str, str], limit: int | None = None) -> tuple[int, int, list[Any]]:
     """How many tasks look into files first, how many read, and what those call with what."""
     schema = read_schema(options, None).json()
     side = {"wanted": schema, "filters": [], "limit": limit}
-    asked = {"options": options, "full": schema, "sides": [side], "parallelism": 2}
-    head, function, *parts = Conversation().answer("plan", asked)
+    question = {"options": options, "full": schema, "sides": [side], "parallelism": 2}
+    head, function, *parts = Conversation().answer("plan", question)
     looks = len(parts) if json.loads(head)["look"] else 0
     if looks:
-        found = [base64.b64encode(one).decode() for one in called(function, parts)]
-        head, function, *parts = Conversation().answer("plan", {**asked, "looked": found})
+        encoded = [base64.b64encode(part).decode() for part in called(function, parts)]
+        head, function, *parts = Conversation().answer("plan", {**question, "looked": encoded})
     assert not json.loads(head)["look"]
     return looks, len(parts), [function, parts]
 
@@ -282,8 +286,8 @@ def test_what_cannot_be_cut_is_one_task(root: str, huge: int) -> None:
 def test_only_partitions_with_a_long_log_are_looked_into(root: str, huge: int) -> None:
     """What is known of one partition is planned with the rest, which tasks plan themselves."""
     schema = pa.schema([("n", pa.int64()), ("text", pa.string())])
-    other = f"{root}/N.T.System.other.2026-01-02.bin.2026-01-02.100000.000+0000"
-    sawlog.write(pa.table({"n": [-1], "text": ["x"]}, schema), other, format="deephaven_log")
+    other_path = f"{root}/N.T.System.other.2026-01-02.bin.2026-01-02.100000.000+0000"
+    sawlog.write(pa.table({"n": [-1], "text": ["x"]}, schema), other_path, format="deephaven_log")
     looks, tasks, reading = planned_by_the_jar({"path": root, "format": "deephaven_log", "task_bytes": "4000000"})
     assert looks == -(-huge // 4_000_000)
     assert tasks >= looks
@@ -293,11 +297,11 @@ def test_only_partitions_with_a_long_log_are_looked_into(root: str, huge: int) -
 def test_a_log_that_is_gone_when_tasks_look_is_left_to_its_readers(root: str, huge: int) -> None:
     options = {"path": root, "format": "deephaven_log", "task_bytes": str(huge // 2)}
     schema = read_schema(options, None).json()
-    asked = {"options": options, "full": schema, "sides": [{"wanted": schema, "filters": []}], "parallelism": 2}
-    _, function, *parts = Conversation().answer("plan", asked)
+    question = {"options": options, "full": schema, "sides": [{"wanted": schema, "filters": []}], "parallelism": 2}
+    _, function, *parts = Conversation().answer("plan", question)
     (path,) = fsspec.filesystem("memory").find(f"/{root[9:]}")
     fsspec.filesystem("memory").rm(path)
-    assert [CPickleSerializer().loads(found) for found in called(function, parts)] == [[]] * len(parts)
+    assert [CPickleSerializer().loads(part) for part in called(function, parts)] == [[]] * len(parts)
     fsspec.filesystem("memory").pipe_file(path, b"")
 
 
@@ -307,7 +311,7 @@ def test_a_task_looks_where_containers_begin(root: str) -> None:
     looks, tasks, reading = planned_by_the_jar({"path": root, "format": "filodb_record", "task_bytes": "2000000"})
     assert (looks, tasks > 3) == (1, True)
     expected = sawlog.read(root, format="filodb_record")["timestamp"].to_pylist()
-    assert [one.replace(tzinfo=dt.UTC) for one in called(*reading)] == expected
+    assert [time.replace(tzinfo=dt.UTC) for time in called(*reading)] == expected
 
 
 @pytest.mark.heavy
@@ -315,7 +319,7 @@ def test_a_hundred_thousand_remote_files(requests: Counter[str], root: str) -> N
     files = 100_000
     sawlog.write(records(1), f"{root}/000001.log", format="leveldb_log")
     fs = fsspec.filesystem("memory")
-    (data,) = (one.getvalue() for path, one in fs.store.items() if root[9:] in path)
+    (data,) = (file_data.getvalue() for path, file_data in fs.store.items() if root[9:] in path)
     for number in range(2, files + 1):
         fs.pipe_file(f"/{root[9:]}/{number:06}.log", data)
     requests.clear()
@@ -324,7 +328,7 @@ def test_a_hundred_thousand_remote_files(requests: Counter[str], root: str) -> N
     partitions = reader.partitions()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    pickled = sum(len(pickle.dumps(one)) for one in partitions)
+    pickled = sum(len(pickle.dumps(partition)) for partition in partitions)
     print({key: count for key, count in requests.items() if not key.startswith("/")}, peak >> 20, "MB", pickled, "B")
     assert requests["find"] == 2
     assert requests["cat_file"] <= 16
@@ -363,8 +367,8 @@ def test_an_index_cuts_a_large_remote_file(requests: Counter[str], root: str) ->
     reader, partitions = planned({**options, "index": "true"}, "filodb_record")
     assert (requests["find"], requests["cat_file"]) == (2, 2), "listings, and the index"
     assert len(partitions) > 3
-    found, expected = delivered(reader, partitions), sawlog.read(root, format="filodb_record")
-    assert found["timestamp"].cast(expected["timestamp"].type).equals(expected["timestamp"])
+    delivered_rows, expected = delivered(reader, partitions), sawlog.read(root, format="filodb_record")
+    assert delivered_rows["timestamp"].cast(expected["timestamp"].type).equals(expected["timestamp"])
 
 
 def pipe_old(root: str) -> None:
@@ -415,7 +419,7 @@ def test_a_huge_remote_log_is_searched_once(
     planning, rows = plan(8_000_000)
     assert planning > huge // 2
     for task_bytes in (8_000_000, 11_000_000):
-        assert plan(task_bytes) == (pytest.approx(0, abs=4 * MOST), rows)
+        assert plan(task_bytes) == (pytest.approx(0, abs=4 * MAX_TABLE_BYTES), rows)
     data = MemoryFileSystem.store[path].getvalue()
     fsspec.filesystem("memory").pipe_file(path, data + entry(4, DELETE))
     pipe_old(root)
@@ -463,7 +467,7 @@ def test_few_rows_of_a_huge_log_cost_little(
     """They are of its end, after which nothing is deleted; of its beginning once that is known to be there."""
     path = {"near": str(tmp_path / "huge"), "far": root}[place]
 
-    def taken(limit: int, **options: str) -> list[int]:
+    def take_rows(limit: int, **options: str) -> list[int]:
         in_new_process()
         requests.clear()
         options = {"path": path, "format": "deephaven_log", **options}
@@ -473,12 +477,12 @@ def test_few_rows_of_a_huge_log_cost_little(
 
     pipe_old(root)
     monkeypatch.setattr("sawlog.deephaven.log.plan.STABLE_SECONDS", -1)
-    found = taken(5)
-    assert found == list(range(found[0], found[0] + 5))
-    assert found[0] > HUGE - 20_000
+    rows_taken = take_rows(5)
+    assert rows_taken == list(range(rows_taken[0], rows_taken[0] + 5))
+    assert rows_taken[0] > HUGE - 20_000
     assert requests["bytes"] <= huge // 4
-    assert sorted(taken(1 << 16)) == sorted(set(taken(1 << 16)))
+    assert sorted(take_rows(1 << 16)) == sorted(set(take_rows(1 << 16)))
     list(called(*planned_by_the_jar({"path": path, "format": "deephaven_log", "task_bytes": "8000000"})[2]))
-    assert taken(5) == list(range(DELETED, DELETED + 5)), "it is known by now"
-    assert taken(5, deletes="ignore") == [0, 1, 2, 3, 4]
+    assert take_rows(5) == list(range(DELETED, DELETED + 5)), "it is known by now"
+    assert take_rows(5, deletes="ignore") == [0, 1, 2, 3, 4]
     assert requests["bytes"] <= 2 * huge // 3

@@ -43,10 +43,10 @@ class Query:
 
     def __init__(self, path: Path, offset: Any = None, schema: dict[str, str] | None = None, **options: str) -> None:
         options = {"path": str(path), **options}
-        asked = StructType()
+        struct = StructType()
         for name, kind in (schema or {}).items():
-            asked = asked.add(name, kind)
-        self.schema = asked if schema else read_schema(options, None)
+            struct = struct.add(name, kind)
+        self.schema = struct if schema else read_schema(options, None)
         self._reader = make_stream_reader(options, None, self.schema)
         self.offset = offset or self._reader.initialOffset()
 
@@ -189,8 +189,8 @@ def test_a_micro_batch_that_is_repeated_after_the_change(changing: Changing, tmp
     end = query.latest(start)
     restarted = Query(tmp_path, start, changing.all_columns, **changing.options)
     for first in (start, restarted.offset):
-        found = restarted.between(first, end)
-        assert found == [as_row(changing, changing.later, changing.all_columns)]
+        rows_between = restarted.between(first, end)
+        assert rows_between == [as_row(changing, changing.later, changing.all_columns)]
     assert restarted.latest(end) == end
 
 
@@ -208,9 +208,9 @@ def test_a_column_that_is_removed(changing: Changing, tmp_path: Path) -> None:
             path.unlink()
     changing.write(tmp_path, 3, row := changing.numbered(changing.before, 4))
     assert Query(tmp_path, query.offset, names, **changing.options).look() == [as_row(changing, row, names)]
-    found = Query(tmp_path, query.offset, **changing.options)
-    assert changing.added not in found.schema.names
-    assert picked(found.look(), changing.first_columns) == [as_row(changing, row, changing.first_columns)]
+    changed_query = Query(tmp_path, query.offset, **changing.options)
+    assert changing.added not in changed_query.schema.names
+    assert picked(changed_query.look(), changing.first_columns) == [as_row(changing, row, changing.first_columns)]
 
 
 def test_a_column_that_was_never_null(tmp_path: Path) -> None:
@@ -223,8 +223,8 @@ def test_a_column_that_was_never_null(tmp_path: Path) -> None:
     query.offset = offset
     with pytest.raises(SchemaError, match=r"column 'value' holds nulls; .*: without a schema start again"):
         query.look()
-    found = Query(tmp_path, offset).look()
-    assert picked(found, changing.all_columns) == [as_row(changing, changing.later, changing.all_columns)]
+    batches = Query(tmp_path, offset).look()
+    assert picked(batches, changing.all_columns) == [as_row(changing, changing.later, changing.all_columns)]
 
 
 WIDE, NARROW = pa.scalar(1 << 40), pa.scalar(7, pa.int32())
@@ -317,7 +317,7 @@ def test_a_pipeline_on_spark_bears_new_columns(
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
         writer.start(str(tmp_path / "out")).awaitTermination()
 
-    def found() -> list[tuple[Any, ...]]:
+    def read_rows() -> list[tuple[Any, ...]]:
         frame = spark.read.schema("n bigint, b string").parquet(str(tmp_path / "out"))
         return sorted(tuple(row) for row in frame.collect())
 
@@ -325,12 +325,12 @@ def test_a_pipeline_on_spark_bears_new_columns(
     run()
     write_deephaven(tmp_path / "logs", 1, {"n": pa.scalar(2), "b": pa.scalar("x")})
     run()
-    assert found() == [(1, None), (2, "x")]
+    assert read_rows() == [(1, None), (2, "x")]
     write_deephaven(tmp_path / "logs", 2, {"n": pa.scalar(3), "b": pa.scalar("y")})
     run(n="bigint")
     write_deephaven(tmp_path / "logs", 3, {"n": pa.scalar(4), "b": pa.scalar("z")})
     run(n="bigint", b="string")
-    assert found() == [(1, None), (2, "x"), (3, None), (4, "z")]
+    assert read_rows() == [(1, None), (2, "x"), (3, None), (4, "z")]
 
 
 @pytest.mark.nightly
@@ -342,10 +342,10 @@ def test_formats_on_spark(spark: SparkSession, changing: Changing, tmp_path: Pat
         if columns:
             reader = reader.schema(", ".join(f"`{name}` {changing.all_columns[name]}" for name in columns))
         frame = reader.load(str(tmp_path / "logs"))
-        asked = frame.schema  # there is no checkpoint yet, as far as Spark has said
+        frame_schema = frame.schema  # there is no checkpoint yet, as far as Spark has said
         writer = frame.writeStream.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint"))
         writer.format("parquet").start(str(tmp_path / "out")).awaitTermination()
-        return asked
+        return frame_schema
 
     names = changing.all_columns
     rows = [changing.before, changing.later, changing.later, changing.later]
@@ -353,14 +353,14 @@ def test_formats_on_spark(spark: SparkSession, changing: Changing, tmp_path: Pat
     for number, columns in enumerate(((), (), changing.first_columns, changing.all_columns)):
         row = changing.numbered(rows[number], number + 1)
         changing.write(tmp_path / "logs", number, row)
-        asked = run(*columns)
-        assert (changing.added in asked.names) == (number > 0 and columns != changing.first_columns)
+        result = run(*columns)
+        assert (changing.added in result.names) == (number > 0 and columns != changing.first_columns)
         expected.append(
-            as_row(changing, row, names) | ({} if changing.added in asked.names else {changing.added: None})
+            as_row(changing, row, names) | ({} if changing.added in result.names else {changing.added: None})
         )
     schema = ", ".join(f"`{name}` {kind}" for name, kind in names.items())
-    found = [row.asDict() for row in spark.read.schema(schema).parquet(str(tmp_path / "out")).collect()]
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    rows_read = [row.asDict() for row in spark.read.schema(schema).parquet(str(tmp_path / "out")).collect()]
+    assert sorted(rows_read, key=repr) == sorted(expected, key=repr)
 
 
 @pytest.mark.nightly
@@ -381,5 +381,5 @@ def test_a_query_whose_state_has_the_columns(spark: SparkSession, tmp_path: Path
     with pytest.raises(Exception, match="STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE"):
         run()
     run(n="bigint", p="string", Date="string")
-    found = spark.read.parquet(str(tmp_path / "out")).select("n").collect()
-    assert sorted(row.n for row in found) == [1, 2]
+    rows = spark.read.parquet(str(tmp_path / "out")).select("n").collect()
+    assert sorted(row.n for row in rows) == [1, 2]

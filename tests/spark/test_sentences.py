@@ -53,7 +53,7 @@ def test_only_frames_of_known_errors_are_left_out(
         assert bool(os.environ["SPARK_HIDE_TRACEBACK"]) == (hidden and is_worker)
 
 
-ASKED: dict[str, tuple[Ask, str]] = {
+QUESTIONS: dict[str, tuple[Ask, str]] = {
     "schema": (lambda reader, damaged: reader.load(str(damaged) + "x"), "no such file, directory or glob match"),
     "option": (lambda reader, damaged: reader.option("colums", "a").load(str(damaged)), "did you mean 'columns'"),
     "plan": (lambda reader, damaged: reader.schema("x binary").load(str(damaged)).count(), "no column 'x'"),
@@ -62,9 +62,9 @@ ASKED: dict[str, tuple[Ask, str]] = {
 
 
 @pytest.mark.parametrize("source", ["sawlog", COLUMNS])
-@pytest.mark.parametrize("place", ASKED)
+@pytest.mark.parametrize("place", QUESTIONS)
 def test_errors_arrive_from_spark_as_one_sentence(spark: SparkSession, damaged: Path, source: str, place: str) -> None:
-    ask, sentence = ASKED[place]
+    ask, sentence = QUESTIONS[place]
     with pytest.raises(list_spark_errors(), match=sentence) as raised:
         ask(spark.read.format(source), damaged)
     text = str(raised.value).partition("\n\nJVM stacktrace")[0].strip()

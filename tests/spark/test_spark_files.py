@@ -48,10 +48,10 @@ def tree(tmp_path: Path) -> Path:
 
 def read_on_spark(path: Path | str, ddl: str | None = None, **options: str) -> pa.Table:
     """What the source without the jar delivers; with it the functions are the same."""
-    given = {"path": str(path), **options}
-    schema = StructType.fromDDL(ddl) if ddl else read_schema(given, None)
-    reader = make_reader(given, None, schema)
-    batches = [batch for one in reader.partitions() for batch in reader.read(one)]
+    read_options = {"path": str(path), **options}
+    schema = StructType.fromDDL(ddl) if ddl else read_schema(read_options, None)
+    reader = make_reader(read_options, None, schema)
+    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     return pa.Table.from_batches(batches, batches[0].schema if batches else None) if batches else pa.table({})
 
 
@@ -133,7 +133,7 @@ def test_options_of_spark_choose_files(tree: Path) -> None:
 
 
 def test_when_files_were_written(tree: Path) -> None:
-    for number, path in enumerate(sorted(tree.rglob("*.log"), key=lambda one: one.name)):
+    for number, path in enumerate(sorted(tree.rglob("*.log"), key=lambda file: file.name)):
         os.utime(path, (1_000_000 + number, 1_000_000 + number))
     times = [dt.datetime.fromtimestamp(1_000_000 + n, dt.UTC) for n in range(4)]
     assert records(tree, modifiedafter=times[2].isoformat()) == [b"four"]
@@ -172,7 +172,7 @@ def test_metadata_of_files(tree: Path) -> None:
         "file_block_length": path.stat().st_size,
         "file_modification_time": EPOCH + dt.timedelta(seconds=path.stat().st_mtime),
     }
-    assert table.to_pylist() == [{"record": one, "_metadata": expected} for one in (b"two", b"II")]
+    assert table.to_pylist() == [{"record": record, "_metadata": expected} for record in (b"two", b"II")]
     assert (
         read_on_spark(path, "_metadata struct<file_size bigint>")["_metadata"].to_pylist()
         == [{"file_size": path.stat().st_size}] * 2
@@ -187,7 +187,7 @@ def test_blocks_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "1.log"
     write_log(path, *(b"%0100d" % n for n in range(2000)))
     table = read_on_spark(path, f"{METADATA}, _offset bigint", task_bytes="50000")
-    blocks = {(one["file_block_start"], one["file_block_length"]) for one in table["_metadata"].to_pylist()}
+    blocks = {(row["file_block_start"], row["file_block_length"]) for row in table["_metadata"].to_pylist()}
     assert len(blocks) > 3
     assert sum(length for _, length in blocks) == path.stat().st_size
     for row in table.to_pylist():
@@ -202,28 +202,30 @@ def test_files_that_are_gone(tree: Path) -> None:
         partitions = reader.partitions()
         (tree / "1.log").rename(tree / "hidden")
         if ignored == "true":
-            found = [value for one in partitions for batch in reader.read(one) for value in batch[0].to_pylist()]
-            assert sorted(found) == [b"II", b"four", b"three", b"two"]
+            values = [
+                value for partition in partitions for batch in reader.read(partition) for value in batch[0].to_pylist()
+            ]
+            assert sorted(values) == [b"II", b"four", b"three", b"two"]
         else:
             with pytest.raises(FileNotFoundError):
-                [list(reader.read(one)) for one in partitions]
+                [list(reader.read(partition)) for partition in partitions]
         (tree / "hidden").rename(tree / "1.log")
 
 
 def test_files_that_are_gone_before_their_headers_are_read(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sawlog.storage import Storage
 
-    whole = Storage.find
+    find_files = Storage.find
 
     def find(self: Storage, paths: Any) -> Any:
-        found = whole(self, paths)
+        found_files = find_files(self, paths)
         (tree / "1.log").unlink(missing_ok=True)
-        return found
+        return found_files
 
     monkeypatch.setattr(Storage, "find", find)
-    kept = (tree / "1.log").read_bytes()
+    data = (tree / "1.log").read_bytes()
     assert records(tree, ignoremissingfiles="true")[0] == b"two"
-    (tree / "1.log").write_bytes(kept)
+    (tree / "1.log").write_bytes(data)
     with pytest.raises(FileNotFoundError):
         records(tree)
 
@@ -270,8 +272,12 @@ def test_types_of_directories_are_those_of_spark(spark: SparkSession, tmp_path: 
         if field.dataType.simpleString() == "timestamp_ntz":
             ours = ours.withColumn(field.name, ours[field.name].cast("timestamp"))
     types = [[field.dataType.simpleString() for field in frame.schema] for frame in (ours, theirs)]
-    found = {name: (one, other) for name, one, other in zip(columns, *types, strict=True) if one != other}
-    assert not found
+    type_here = {
+        name: (type_, type_there)
+        for name, type_, type_there in zip(columns, *types, strict=True)
+        if type_ != type_there
+    }
+    assert not type_here
     values = [list(zip(*sorted(frame.collect(), key=repr), strict=True)) for frame in (ours, theirs)]
     wrong = {name: pair for name, *pair in zip(columns, *values, strict=True) if repr(pair[0]) != repr(pair[1])}
     assert not wrong

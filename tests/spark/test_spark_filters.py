@@ -52,17 +52,17 @@ class Not:
     child: Any
 
 
-def at(microseconds: int) -> dt.datetime:
+def make_time(microseconds: int) -> dt.datetime:
     return dt.datetime(1970, 1, 1, tzinfo=UTC) + dt.timedelta(microseconds=microseconds)
 
 
-def translate(one: Any, kind: pa.DataType) -> list[tuple[str, Any]]:
+def translate(filter_: Any, kind: pa.DataType) -> list[tuple[str, Any]]:
     schema = pa.schema([pa.field("x", kind)])
-    return [(op, value) for _, op, value in translate_filters([one], schema, make_spark_schema(schema))]
+    return [(op, value) for _, op, value in translate_filters([filter_], schema, make_spark_schema(schema))]
 
 
 @pytest.mark.parametrize(
-    ("given", "kind", "expected"),
+    ("spark_filter", "kind", "expected"),
     [
         (EqualTo(("x",), 5), pa.int64(), [("=", 5)]),
         (EqualNullSafe(("x",), 5), pa.int64(), [("=", 5)]),
@@ -75,9 +75,9 @@ def translate(one: Any, kind: pa.DataType) -> list[tuple[str, Any]]:
         (EqualTo(("x",), Decimal(2**64 - 1)), pa.uint64(), [("=", 2**64 - 1)]),
         (LessThan(("x",), dt.date(2026, 1, 1)), pa.date32(), [("<", dt.date(2026, 1, 1))]),
         (LessThan(("x",), 1.5), pa.float64(), [("<", 1.5)]),
-        (EqualTo(("x",), at(5)), pa.timestamp("ns", "UTC"), [(">=", at(5)), ("<", at(6))]),
-        (LessThanOrEqual(("x",), at(5)), pa.timestamp("ns", "UTC"), [("<", at(6))]),
-        (GreaterThan(("x",), at(5)), pa.timestamp("us", "Asia/Tokyo"), [(">=", at(6))]),
+        (EqualTo(("x",), make_time(5)), pa.timestamp("ns", "UTC"), [(">=", make_time(5)), ("<", make_time(6))]),
+        (LessThanOrEqual(("x",), make_time(5)), pa.timestamp("ns", "UTC"), [("<", make_time(6))]),
+        (GreaterThan(("x",), make_time(5)), pa.timestamp("us", "Asia/Tokyo"), [(">=", make_time(6))]),
         # What sawlog has no word for, or Spark means otherwise, is left to Spark.
         (GreaterThan(("x",), 1.5), pa.float64(), []),
         (EqualTo(("x",), NAN), pa.float64(), []),
@@ -85,8 +85,8 @@ def translate(one: Any, kind: pa.DataType) -> list[tuple[str, Any]]:
         (Not(In(("x",), [1, None])), pa.int8(), []),
         (Not(EqualNullSafe(("x",), 1)), pa.int8(), []),
         (Not(LessThan(("x",), 1)), pa.int8(), []),
-        (In(("x",), [at(5)]), pa.timestamp("ns", "UTC"), []),
-        (EqualTo(("x",), at(5)), pa.timestamp("ns"), []),
+        (In(("x",), [make_time(5)]), pa.timestamp("ns", "UTC"), []),
+        (EqualTo(("x",), make_time(5)), pa.timestamp("ns"), []),
         (LessThan(("x",), dt.datetime(9999, 1, 1, tzinfo=UTC)), pa.timestamp("ns", "UTC"), []),
         (EqualTo(("x",), "a"), pa.dictionary(pa.int32(), pa.string()), []),
         (EqualTo(("x", "y"), 1), pa.struct([("y", pa.int8())]), []),
@@ -96,8 +96,10 @@ def translate(one: Any, kind: pa.DataType) -> list[tuple[str, Any]]:
         (StringContains(("x",), "a"), pa.string(), []),
     ],
 )
-def test_filters_of_spark_become_conditions(given: Any, kind: pa.DataType, expected: list[tuple[str, Any]]) -> None:
-    assert translate(given, kind) == expected
+def test_filters_of_spark_become_conditions(
+    spark_filter: Any, kind: pa.DataType, expected: list[tuple[str, Any]]
+) -> None:
+    assert translate(spark_filter, kind) == expected
 
 
 @pytest.mark.parametrize("bound", [-1, 0, 1])
@@ -115,15 +117,15 @@ def test_nanoseconds_are_compared_as_spark_sees_them(bound: int, make: Any, hold
     nanoseconds = list(range(-2500, 2501, 250))
     schema = pa.schema([pa.field("x", pa.timestamp("ns", "UTC"))])
     batch = pa.record_batch([pa.array(nanoseconds, schema.field(0).type)], schema=schema)
-    conditions = translate_filters([make(("x",), at(bound))], schema, make_spark_schema(schema))
-    kept = filter_batch(bind_query(conditions, None, schema, schema), batch).column(0).cast(pa.int64()).to_pylist()
-    assert kept == [value for value in nanoseconds if holds(value // 1000, bound)]
+    conditions = translate_filters([make(("x",), make_time(bound))], schema, make_spark_schema(schema))
+    values = filter_batch(bind_query(conditions, None, schema, schema), batch).column(0).cast(pa.int64()).to_pylist()
+    assert values == [value for value in nanoseconds if holds(value // 1000, bound)]
 
 
 def test_a_column_taken_as_integer_is_not_compared_as_time() -> None:
     schema = pa.schema([pa.field("x", pa.timestamp("ns"))])
-    given = make_spark_schema(pa.schema([pa.field("x", pa.int64())]))
-    assert translate_filters([EqualTo(("x",), 5)], schema, given) == ()
+    spark_schema = make_spark_schema(pa.schema([pa.field("x", pa.int64())]))
+    assert translate_filters([EqualTo(("x",), 5)], schema, spark_schema) == ()
 
 
 def test_filters_from_json() -> None:
@@ -131,7 +133,7 @@ def test_filters_from_json() -> None:
     text = (
         '[["t", ">=", "1970-01-01T00:00:00.000005Z"], ["d", "in", ["2026-01-01"]], ["n", "=", 5], ["s", "!=", "2026"]]'
     )
-    expected = (("t", ">=", at(5)), ("d", "in", [dt.date(2026, 1, 1)]), ("n", "=", 5), ("s", "!=", "2026"))
+    expected = (("t", ">=", make_time(5)), ("d", "in", [dt.date(2026, 1, 1)]), ("n", "=", 5), ("s", "!=", "2026"))
     assert read_filters(text, schema) == expected
     assert len(bind_query(expected, None, schema, schema).parts) == 4
     assert read_filters(None, schema) == ()

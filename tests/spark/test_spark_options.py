@@ -26,9 +26,14 @@ def test_options_are_sorted_by_whom_they_are_for() -> None:
         "leveldb_log",
     )
     assert request.paths == ("/a",)
-    own = request.source_options
-    assert (own.format, own.view, own.mode, own.columns) == ("leveldb_log", "damage", "FAILFAST", ("a", "b"))
-    assert (own.provenance, own.task_bytes) == (True, 1000)
+    source_options = request.source_options
+    assert (source_options.format, source_options.view, source_options.mode, source_options.columns) == (
+        "leveldb_log",
+        "damage",
+        "FAILFAST",
+        ("a", "b"),
+    )
+    assert (source_options.provenance, source_options.task_bytes) == (True, 1000)
     assert request.storage.options == {
         "Mixed": 1,
         "anon": True,

@@ -25,12 +25,12 @@ def user(number: int) -> bytes:
     step = entity.key.path.element.add()
     step.type, step.id = "users", number
     for name, kind, value in (("name", "stringValue", b"user %d" % number), ("score", "doubleValue", number / 4)):
-        one = entity.raw_property.add()
-        one.name, one.multiple = name, False
-        setattr(one.value, kind, value)
+        protobuf_property = entity.raw_property.add()
+        protobuf_property.name, protobuf_property.multiple = name, False
+        setattr(protobuf_property.value, kind, value)
     for tag in (b"a", b"b"):
-        one = entity.raw_property.add()
-        one.name, one.multiple, one.value.stringValue = "tags", True, tag
+        protobuf_property = entity.raw_property.add()
+        protobuf_property.name, protobuf_property.multiple, protobuf_property.value.stringValue = "tags", True, tag
     return entity.SerializeToString()
 
 
@@ -56,8 +56,8 @@ def test_an_export_becomes_a_table_in_one_line(
     """
     if pyspark_version < (4, 1):  # has another way to say it only
         statement = re.sub(r"properties:([\w\[\]]+)::(\w+)", r"variant_get(properties, '$.\1', '\2')", statement)
-    found = spark.sql(statement)
-    assert [tuple(row) for row in found.collect()] == [
+    frame = spark.sql(statement)
+    assert [tuple(row) for row in frame.collect()] == [
         ("users", 298, "users/298", "user 298", "b"),
         ("users", 299, "users/299", "user 299", "b"),
         ("users", 300, "users/300", "user 300", "b"),

@@ -150,25 +150,25 @@ def test_damaged_ranges_have_rows_where_the_mode_is_permissive(damaged: Path, ta
     schema = read_schema(options, None)
     assert [(field.name, field.nullable) for field in schema] == [("record", True), ("_corrupt_record", True)]
 
-    def read(wanted: Any, **more: str) -> pa.Table:
-        reader = make_reader({**options, **more}, None, wanted)
-        return pa.Table.from_batches(batch for one in reader.partitions() for batch in reader.read(one))
+    def read(schema_read: Any, **settings: str) -> pa.Table:
+        reader = make_reader({**options, **settings}, None, schema_read)
+        return pa.Table.from_batches(batch for partition in reader.partitions() for batch in reader.read(partition))
 
-    found = read(schema)
-    rescued = found.filter(pc.is_valid(found["_corrupt_record"]))
+    table = read(schema)
+    rescued = table.filter(pc.is_valid(table["_corrupt_record"]))
     assert rescued.num_rows > 0
     assert rescued["record"].null_count == rescued.num_rows
     data = damaged.read_bytes()
     damage = sawlog.read(damaged, view="damage").drop_columns(["dropped"]).to_pylist()
-    texts = [data[one["offset"] : one["offset"] + one["length"]] for one in damage]
+    texts = [data[row["offset"] : row["offset"] + row["length"]] for row in damage]
     assert rescued["_corrupt_record"].to_pylist() == [
-        {**one, "bytes": text} for one, text in zip(damage, texts, strict=True)
+        {**damage_entry, "bytes": text} for damage_entry, text in zip(damage, texts, strict=True)
     ]
     with pytest.warns(sawlog.DamageWarning):
         intact = sawlog.read(damaged, on_damage="skip")["record"]
-    assert found.filter(pc.is_null(found["_corrupt_record"]))["record"].equals(intact)
+    assert table.filter(pc.is_null(table["_corrupt_record"]))["record"].equals(intact)
 
-    assert read(StructType([schema["_corrupt_record"]])).num_rows == found.num_rows
+    assert read(StructType([schema["_corrupt_record"]])).num_rows == table.num_rows
     assert read(StructType([schema["record"]]))["record"].equals(intact), "without the column, they are left out"
     named = read_schema({**options, "columnNameOfCorruptRecord".lower(): "bad"}, None)
     assert named.names == ["record", "bad"]
@@ -229,8 +229,8 @@ def test_columns_by_schema(spark: SparkSession, database: Path) -> None:
 def test_columns_by_option(spark: SparkSession, database: Path) -> None:
     reading = spark.read.format("sawlog").option("columns", "_offset, _file")
     assert collect(reading.load(str(database))).equals(expected(database, columns=["_offset", "_file"]))
-    same = reading.schema("_offset bigint, _file string")
-    assert same.load(str(database)).columns == ["_offset", "_file"]
+    reading_schema = reading.schema("_offset bigint, _file string")
+    assert reading_schema.load(str(database)).columns == ["_offset", "_file"]
 
 
 @pytest.mark.parametrize(
@@ -318,13 +318,13 @@ def test_pushdown_reads_less(
     spark: SparkSession, pyspark_version: tuple[int, int], database: Path, allowed: bool, with_jar: bool
 ) -> None:
     reading = spark.read.format("sawlog").options(provenance="true", pushdown="true", task_bytes="32768")
-    some = reading.load(str(database)).where("_offset >= 70000 AND _offset < 90000 AND record IS NOT NULL")
+    filtered = reading.load(str(database)).where("_offset >= 70000 AND _offset < 90000 AND record IS NOT NULL")
     filters = [("_offset", ">=", 70_000), ("_offset", "<", 90_000)]
-    assert collect(some).equals(expected(database, provenance=True, filters=filters))
-    everything = reading.load(str(database))
-    assert everything.count() == 3000
+    assert collect(filtered).equals(expected(database, provenance=True, filters=filters))
+    frame = reading.load(str(database))
+    assert frame.count() == 3000
     pruned = with_jar or (allowed and pyspark_version >= (4, 1))
-    assert (some.rdd.getNumPartitions() < everything.rdd.getNumPartitions()) == pruned
+    assert (filtered.rdd.getNumPartitions() < frame.rdd.getNumPartitions()) == pruned
 
 
 @pytest.mark.nightly
@@ -406,21 +406,24 @@ def test_both_sides_of_a_join_see_the_same_files(
             if ended.wait(0.02):
                 return
 
-    seen = []
+    row_counts = []
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(keep_coming)
         try:
             for _ in range(2):
                 frame = spark.read.format("sawlog").option("provenance", "true").load(str(tmp_path / "logs"))
-                one, other = frame.groupBy("_file").count(), frame.where("_offset > 0").groupBy("_file").count()
-                found = one.join(other.withColumnRenamed("count", "others"), "_file", "full").toArrow()
-                assert found["others"].null_count == 1, "the file of one record"
-                assert found["count"].null_count == 0
-                seen.append(found.num_rows)
+                all_counts, later_counts = (
+                    frame.groupBy("_file").count(),
+                    frame.where("_offset > 0").groupBy("_file").count(),
+                )
+                table = all_counts.join(later_counts.withColumnRenamed("count", "others"), "_file", "full").toArrow()
+                assert table["others"].null_count == 1, "the file of one record"
+                assert table["count"].null_count == 0
+                row_counts.append(table.num_rows)
         finally:
             ended.set()
         coming.result()
-    assert seen == sorted(seen), "each query sees what has come"
+    assert row_counts == sorted(row_counts), "each query sees what has come"
 
 
 def test_what_a_frame_reads_is_planned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,7 +436,7 @@ def test_what_a_frame_reads_is_planned_once(tmp_path: Path, monkeypatch: pytest.
 
     def files(loaded: str) -> int:
         planned = make_reader(options, None, schema, loaded).partitions()
-        return len({fragment.path for one in planned for fragment in one.value.iterate_fragments()})
+        return len({fragment.path for partition in planned for fragment in partition.value.iterate_fragments()})
 
     assert files("a") == 3
     shutil.copy(tmp_path / "logs" / "000002.log", tmp_path / "logs" / "000003.log")

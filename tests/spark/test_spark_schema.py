@@ -89,9 +89,9 @@ def values(array: pa.Array) -> list[Any]:
 
     def plain(value: Any) -> Any:
         if isinstance(value, list | tuple):
-            return [plain(one) for one in value]
+            return [plain(item) for item in value]
         if isinstance(value, dict):
-            return {key: plain(one) for key, one in value.items()}
+            return {key: plain(item) for key, item in value.items()}
         if isinstance(value, dt.datetime) and value.tzinfo is not None:
             return value.astimezone(UTC)
         return Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -122,9 +122,9 @@ def test_every_type_is_handed_over_and_comes_back(array: pa.Array, name: str) ->
 def test_spark_takes_arrays_of_every_type(spark: SparkSession) -> None:
     from pyspark.sql.datasource import DataSource, DataSourceReader
 
-    chosen = [array for array, name in CASES if not name.startswith("time(")]
+    case_arrays = [array for array, name in CASES if not name.startswith("time(")]
     arrays = [pa.concat_arrays([array.slice(0, 1), array.slice(1, 1), array.slice(0, 1)]) if len(array) > 1
-              else pa.concat_arrays([array] * 3) for array in chosen]  # fmt: skip
+              else pa.concat_arrays([array] * 3) for array in case_arrays]  # fmt: skip
     batch = pa.record_batch(arrays, [f"c{number}" for number in range(len(arrays))])
     schema = make_spark_schema(batch.schema)
     handed = cast_batch(batch, make_arrow_schema(schema))
@@ -179,8 +179,8 @@ def test_the_way_back_loses_nothing_silently() -> None:
 def test_what_fits_is_not_copied() -> None:
     batch = as_batch(pa.array([b"a", b"b"]))
     cast = cast_batch(batch, make_arrow_schema(make_spark_schema(batch.schema)))
-    assert [one.address for one in cast.column(0).buffers() if one] == [
-        one.address for one in batch.column(0).buffers() if one
+    assert [buffer.address for buffer in cast.column(0).buffers() if buffer] == [
+        buffer.address for buffer in batch.column(0).buffers() if buffer
     ]
 
 
@@ -208,8 +208,10 @@ def test_nullability_and_metadata_are_kept() -> None:
 
 
 def test_a_column_that_became_another_is_not_restored() -> None:
-    known = make_spark_schema(pa.schema([("x", pa.uint16())]))["x"]
-    changed = spark_types.StructType([spark_types.StructField("x", spark_types.StringType(), True, known.metadata)])
+    field_before = make_spark_schema(pa.schema([("x", pa.uint16())]))["x"]
+    changed = spark_types.StructType(
+        [spark_types.StructField("x", spark_types.StringType(), True, field_before.metadata)]
+    )
     assert restore_schema(changed).field("x").type == pa.string()
     broken = spark_types.StructType(
         [spark_types.StructField("x", spark_types.IntegerType(), True, {"sawlog.arrow": "AAAA"})]

@@ -54,17 +54,20 @@ def run(spark: SparkSession, root: Path, sink: str, columns: str = "n", **option
 
 def test_into_parquet_within_limits(spark: SparkSession, tmp_path: Path) -> None:
     log(tmp_path / "logs", 0, 100, "a")
-    assert [one.numInputRows for one in run(spark, tmp_path, "parquet", maxRowsPerTrigger=40).recentProgress] == [
+    assert [
+        progress_entry.numInputRows
+        for progress_entry in run(spark, tmp_path, "parquet", maxRowsPerTrigger=40).recentProgress
+    ] == [
         40,
         40,
         20,
     ]
     log(tmp_path / "logs", 100, 150, "b")
     progress = run(spark, tmp_path, "parquet").recentProgress
-    assert [one.numInputRows for one in progress] == [50]
+    assert [progress_entry.numInputRows for progress_entry in progress] == [50]
     assert progress[0].sources[0].latestOffset == '{"behind": {"bytes": 0, "files": 0}}'
-    found = spark.read.parquet(str(tmp_path / "out")).toArrow().column("n").to_pylist()
-    assert sorted(found) == list(range(150))
+    values = spark.read.parquet(str(tmp_path / "out")).toArrow().column("n").to_pylist()
+    assert sorted(values) == list(range(150))
 
 
 @pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
@@ -73,8 +76,8 @@ def test_into_parquet_within_limits(spark: SparkSession, tmp_path: Path) -> None
     [
         "milvus_binlog",
         *(
-            pytest.param(one, marks=pytest.mark.nightly)
-            for one in ("leveldb_log", "deephaven_log", "deephaven_table", "filodb_record")
+            pytest.param(format_name, marks=pytest.mark.nightly)
+            for format_name in ("leveldb_log", "deephaven_log", "deephaven_table", "filodb_record")
         ),
     ],
 )
@@ -100,8 +103,8 @@ def test_a_replaced_file_ends_the_stream(spark: SparkSession, tmp_path: Path) ->
     run(spark, tmp_path, "parquet")
     (path,) = (tmp_path / "logs").iterdir()
     log(tmp_path / "other", 500, 700, "a")
-    (other,) = (tmp_path / "other").iterdir()
-    shutil.copy(other, path)
+    (other_path,) = (tmp_path / "other").iterdir()
+    shutil.copy(other_path, path)
     with pytest.raises(StreamingQueryException, match="the file was replaced or rewritten"):
         run(spark, tmp_path, "parquet")
 
@@ -120,9 +123,9 @@ def test_from_an_object_store_and_into_it(spark: SparkSession, s3: dict[str, Any
         writer = writer.option("format", "leveldb_log").option("checkpointLocation", str(tmp_path)).options(**options)
         query = writer.start(f"{place}/out")
         query.awaitTermination()
-        assert [one.numInputRows for one in query.recentProgress] == [50]
-    found = sawlog.read(f"{place}/out", format="leveldb_log", storage_options=s3).column("record").to_pylist()
-    assert found == [b"row %d" % n for n in range(100)]
+        assert [progress_entry.numInputRows for progress_entry in query.recentProgress] == [50]
+    values = sawlog.read(f"{place}/out", format="leveldb_log", storage_options=s3).column("record").to_pylist()
+    assert values == [b"row %d" % n for n in range(100)]
     assert Storage(s3).directories.find_staged_paths(f"{place}/out", "") == []
 
 
@@ -131,11 +134,11 @@ def test_every_core_gets_a_share_of_a_micro_batch(tmp_path: Path, monkeypatch: p
         log(tmp_path, number * 100, number * 100 + 100, f"w{number}")
     options = {"path": str(tmp_path), "format": "deephaven_log"}
 
-    def tasks(worth: int, cores: int = 2, **more: str) -> list[int]:
+    def tasks(worth: int, cores: int = 2, **settings: str) -> list[int]:
         monkeypatch.setattr("sawlog.spark.stream_reader.MIN_TASK_BYTES", worth)
         monkeypatch.setattr(os, "cpu_count", lambda: cores)
         schema = StructType().add("n", "long")
-        reader = make_stream_reader({**options, **more}, None, schema)
+        reader = make_stream_reader({**options, **settings}, None, schema)
         start = reader.initialOffset()
         parts = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
         return [len(part.value.parts) for part in parts]
@@ -182,10 +185,10 @@ def records(place: object) -> list[bytes]:
 
 
 def make_sink(place: object, *, overwrite: bool = False) -> SawlogStreamWriter:
-    chosen = sawlog.formats()["leveldb_log"]
+    format_object = sawlog.formats()["leveldb_log"]
     schema = pa.schema([("record", pa.binary())])
     return SawlogStreamWriter(
-        SawlogWriter(chosen, chosen.write_options(), Storage(), str(place), schema, overwrite=overwrite)
+        SawlogWriter(format_object, format_object.write_options(), Storage(), str(place), schema, overwrite=overwrite)
     )
 
 
@@ -206,17 +209,17 @@ STEPS = [
 @contextmanager
 def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
     """Let nothing be changed any more after `step` changes; returns whether it came to that."""
-    left = step
+    steps_left = step
     cut = False
 
     def counted(change: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **more: Any) -> Any:
-            nonlocal left, cut
-            if not left:
+        def call(*args: Any, **arguments: Any) -> Any:
+            nonlocal steps_left, cut
+            if not steps_left:
                 cut = True
                 raise KeyboardInterrupt  # also when it is to be taken back: a process that is killed does not
-            left -= 1
-            return change(*args, **more)
+            steps_left -= 1
+            return change(*args, **arguments)
 
         return call
 
@@ -238,8 +241,8 @@ def test_a_driver_killed_between_any_two_steps(place: str, overwrite: bool, monk
         before = [] if overwrite else [b"before"]
         with killed_at(step, monkeypatch) as cut:
             sink.commit(shares, BATCH)
-        seen, whole = records(root), [b"a", b"b", *before]
-        assert seen in ([b"before"], whole), "a part of a micro-batch was seen"
+        records_seen, all_records = records(root), [b"a", b"b", *before]
+        assert records_seen in ([b"before"], all_records), "a part of a micro-batch was seen"
         again = [share(sink, b"b", 0, "r2"), share(sink, b"a", 3, "r2")]
         sink.commit(again, BATCH)
         assert records(root) == [b"a", b"b", *before]
@@ -258,8 +261,8 @@ def test_micro_batches_lie_side_by_side(place: str) -> None:
         tasks = [share(sink, b"%d %d" % (batch, task), task, "r1", batch) for task in range(2)]
         sink.commit([*tasks, None, StagedTask([], QUERY, "r1")], batch)
     sink.commit([StagedTask([], QUERY, "r1")], 11)
-    found = sawlog.read(place, format="leveldb_log").column("record").to_pylist()
-    assert found == [b"8 0", b"8 1", b"9 0", b"9 1", b"10 0", b"10 1"]
+    values = sawlog.read(place, format="leveldb_log").column("record").to_pylist()
+    assert values == [b"8 0", b"8 1", b"9 0", b"9 1", b"10 0", b"10 1"]
     assert Storage().directories.list_directories(place) == [LOG, *(f"batch-{batch:08d}-query" for batch in (8, 9, 10))]
     assert len(Storage().list_files(f"{place}/{LOG}")) == 1
 
@@ -284,15 +287,15 @@ def test_what_failed_attempts_have_staged_does_not_become_visible(tmp_path: Path
     sink.commit([good], BATCH)
     assert records(tmp_path) == [b"good"]
     assert not Path(failed.staged[0].temporary).exists()
-    assert [one.name for one in (tmp_path / "batch-00000007-query").iterdir()] == ["part-00000-query-00000007.log"]
+    assert [path.name for path in (tmp_path / "batch-00000007-query").iterdir()] == ["part-00000-query-00000007.log"]
 
 
 def test_abort_leaves_nothing_staged(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.spark.writer.LINGER_SECONDS", 0)
     sink = make_sink(place)
-    lost = share(sink, b"lost", 1, "r1")
+    share_lost = share(sink, b"lost", 1, "r1")
     sink.abort([share(sink, b"a", 0, "r1"), None], BATCH)
-    assert not any(Storage().exists(one.temporary) for one in lost.staged)
+    assert not any(Storage().exists(staged_file.temporary) for staged_file in share_lost.staged)
     assert Storage().directories.find_staged_paths(place, "") == []
 
 
@@ -381,14 +384,14 @@ def test_a_stream_of_one_of_several_tables(tmp_path: Path) -> None:
     log_other(tmp_path)
     with pytest.raises(OptionError, match=r"logs of several tables: Market.Other, Market.Trades"):
         Query(tmp_path).look()
-    chosen = {"format": "deephaven_log", "namespace": "Market"}
-    query = Query(tmp_path, **chosen, table="Trades")
+    options = {"format": "deephaven_log", "namespace": "Market"}
+    query = Query(tmp_path, **options, table="Trades")
     assert query.look() == list(range(5))
     log(tmp_path, 5, 7, "b")
     log_other(tmp_path, "v")
-    assert Query(tmp_path, query.offset, now=True, **chosen, table="Trades").look() == [5, 6]
-    other = Query(tmp_path, **chosen, table="Other", schema="price double")
-    assert other.look() == [1.5, 1.5]
+    assert Query(tmp_path, query.offset, now=True, **options, table="Trades").look() == [5, 6]
+    other_query = Query(tmp_path, **options, table="Other", schema="price double")
+    assert other_query.look() == [1.5, 1.5]
 
 
 def test_files_of_another_format_that_appear(tmp_path: Path) -> None:
@@ -445,7 +448,7 @@ def test_damaged_ranges_of_a_stream_have_rows_where_the_mode_is_permissive(damag
     rows = pa.Table.from_batches(itertools.chain.from_iterable(batches)).to_pylist()
     damage = sawlog.read(damaged, view="damage").to_pylist()
     bad = [row["_corrupt_record"] for row in rows if row["_corrupt_record"] is not None]
-    assert [(one["offset"], one["kind"]) for one in bad] == [(one["offset"], one["kind"]) for one in damage]
+    assert [(row["offset"], row["kind"]) for row in bad] == [(row["offset"], row["kind"]) for row in damage]
     with pytest.warns(sawlog.DamageWarning):
         intact = sawlog.read(damaged, on_damage="skip")["record"].to_pylist()
     assert [row["record"] for row in rows if row["_corrupt_record"] is None] == intact

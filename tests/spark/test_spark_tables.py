@@ -167,9 +167,9 @@ def test_columns_are_added_and_dropped(spark: SparkSession) -> None:
     spark.sql("ALTER TABLE t RENAME COLUMN s TO r")
     with pytest.raises(AnalysisException, match="SchemaError: view 'rows' of deephaven_table: no column 'r'"):
         spark.table("t").collect()
-    shown = spark.sql("SHOW CREATE TABLE t").collect()[0][0]
-    assert "'compact_header' = 'true'" in shown
-    assert "'path'" not in shown
+    statement = spark.sql("SHOW CREATE TABLE t").collect()[0][0]
+    assert "'compact_header' = 'true'" in statement
+    assert "'path'" not in statement
 
 
 @pytest.mark.parametrize(

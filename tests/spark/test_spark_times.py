@@ -83,8 +83,8 @@ def test_instants_come_back_in_every_zone(spark: SparkSession, zone: str, format
     spark.conf.set(ZONE, ZONES[ZONES.index(zone) - 1])
     back = spark.read.format("sawlog").option("format", format).options(**target.reading).load(str(tmp_path / "out"))
     assert isinstance(back.schema[target.column].dataType, TimestampType)
-    found = back.selectExpr(f"unix_micros(`{target.column}`)").collect()
-    assert sorted(row[0] for row in found) == sorted(stored)
+    rows = back.selectExpr(f"unix_micros(`{target.column}`)").collect()
+    assert sorted(row[0] for row in rows) == sorted(stored)
 
 
 @pytest.mark.parametrize("format", TARGETS)
@@ -101,8 +101,8 @@ def test_times_without_a_zone_are_refused(spark: SparkSession, format: str, tmp_
     save_times(local, tmp_path / "out", format, "CAST(at AS TIMESTAMP)")
     target = TARGETS[format]
     back = spark.read.format("sawlog").option("format", format).options(**target.reading).load(str(tmp_path / "out"))
-    found = back.selectExpr(f"CAST(CAST(`{target.column}` AS TIMESTAMP_NTZ) AS STRING)").collect()
-    assert sorted(map(tuple, found)) == sorted(map(tuple, local.selectExpr("CAST(at AS STRING)").collect()))
+    rows = back.selectExpr(f"CAST(CAST(`{target.column}` AS TIMESTAMP_NTZ) AS STRING)").collect()
+    assert sorted(map(tuple, rows)) == sorted(map(tuple, local.selectExpr("CAST(at AS STRING)").collect()))
 
 
 def test_instants_that_a_format_cannot_hold_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from sawlog.spark import writer as module
 from sawlog.spark.writer import SawlogWriter, make_writer
 from sawlog.storage import Storage
 from sawlog.storage.commit_log import CommitLog, LogRecord
-from tests.support import NOBODY
+from tests.support import ABSENT_PROCESS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,10 +63,10 @@ def test_a_table_survives_a_way_through_parquet(spark: SparkSession, database: P
 
 def test_one_file_per_task_with_rows(spark: SparkSession, tmp_path: Path) -> None:
     save_log(make_records(spark, 30, 4).where("record < '2'"), tmp_path)
-    found = listing(tmp_path)
-    assert [name.split("-")[1] for name in found] == ["00000", "00001", "00002"]
-    assert len({name.split("-")[2] for name in found}) == 1
-    assert all(name.endswith(".log") for name in found)
+    names = listing(tmp_path)
+    assert [name.split("-")[1] for name in names] == ["00000", "00001", "00002"]
+    assert len({name.split("-")[2] for name in names}) == 1
+    assert all(name.endswith(".log") for name in names)
     assert len(content(tmp_path)) == 12
 
 
@@ -117,10 +117,10 @@ def test_what_a_dead_job_left_is_not_in_the_way(spark: SparkSession, tmp_path: P
     rows = spark.range(3).selectExpr("id AS pk", "7L AS _segment")
     options = {"format": "milvus_binlog", "primary_key": "pk"}
     save_log(rows, tmp_path / "out", **options)
-    left = [file.path.removeprefix(f"{tmp_path}/out/") for file in Storage().find(str(tmp_path / "out"))]
+    files_left = [file.path.removeprefix(f"{tmp_path}/out/") for file in Storage().find(str(tmp_path / "out"))]
     log = CommitLog(Storage().directories, str(tmp_path / "out"))
     number = (log.read_last() or LogRecord()).number + 1
-    assert log.append(LogRecord(number, state="publishing", job="dead", owner=NOBODY, new=tuple(left)))
+    assert log.append(LogRecord(number, state="publishing", job="dead", owner=ABSENT_PROCESS, new=tuple(files_left)))
     save_log(rows, tmp_path / "out", **options)
     assert sawlog.open(tmp_path / "out").count_rows() == 3
     with pytest.raises(PythonException, match="exists; write with another"):
@@ -192,9 +192,9 @@ def test_the_save_modes_that_spark_refuses_are_an_option(spark: SparkSession, tm
 
 def test_files_that_came_while_a_job_ran(tmp_path: Path, sinks: MakeSink) -> None:
     for mode in ("errorifexists", "ignore"):
-        sink, other = sinks(savemode=mode), sinks()
+        sink, other_sink = sinks(savemode=mode), sinks()
         message = sink.write(iter([batch(b"late")]))
-        other.commit([other.write(iter([batch(b"first")]))])
+        other_sink.commit([other_sink.write(iter([batch(b"first")]))])
         if mode == "ignore":
             sink.commit([message])
         else:
@@ -219,14 +219,14 @@ def test_directories_of_partitions(spark: SparkSession, tmp_path: Path) -> None:
         for root in (tmp_path / "ours", tmp_path / "theirs")
     )
     assert ours == theirs
-    found = spark.read.format("sawlog").load(str(tmp_path / "ours")).select("n", "s", "d", "record")
+    frame = spark.read.format("sawlog").load(str(tmp_path / "ours")).select("n", "s", "d", "record")
     expected = spark.read.parquet(str(tmp_path / "theirs")).select("n", "s", "d", "record")
-    assert [one.dataType for one in found.schema] == [one.dataType for one in expected.schema]
-    assert sorted(map(repr, found.collect())) == sorted(map(repr, expected.collect()))
-    one = rows.where("n = 1")
-    save_log(one, tmp_path / "ours", "overwrite", partitionBy="n,s,d", partitionOverwriteMode="dynamic")
+    assert [field.dataType for field in frame.schema] == [field.dataType for field in expected.schema]
+    assert sorted(map(repr, frame.collect())) == sorted(map(repr, expected.collect()))
+    first_rows = rows.where("n = 1")
+    save_log(first_rows, tmp_path / "ours", "overwrite", partitionBy="n,s,d", partitionOverwriteMode="dynamic")
     assert len(content(tmp_path / "ours")) == 4
-    save_log(one, tmp_path / "ours", "overwrite", partitionBy="n,s,d")
+    save_log(first_rows, tmp_path / "ours", "overwrite", partitionBy="n,s,d")
     assert content(tmp_path / "ours") == [b"r1", b"r2"]
     for options, message in (
         ({"partitionBy": "m"}, "OptionError: option partitionBy: no column 'm'"),

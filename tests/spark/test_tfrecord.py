@@ -21,7 +21,7 @@ RECORDS = [b"record %d" % n * 10 for n in range(500)]
 @pytest.mark.nightly
 def test_written_read_and_followed(spark: SparkSession, tmp_path: Path, pyspark_version: tuple[int, int]) -> None:
     assert "tfrecord" in sawlog.spark.register(spark)
-    frame = spark.createDataFrame([(one,) for one in RECORDS], "record binary").repartition(3)
+    frame = spark.createDataFrame([(record,) for record in RECORDS], "record binary").repartition(3)
     frame.write.format("tfrecord").mode("append").save(str(tmp_path / "table"))
     with pytest.raises(
         AnalysisException, match="'record' is timestamp_ntz, and tfrecord holds no times without a zone"
@@ -34,7 +34,7 @@ def test_written_read_and_followed(spark: SparkSession, tmp_path: Path, pyspark_
     assert back.rdd.getNumPartitions() > 6
     assert sorted(bytes(row.record) for row in back.collect()) == sorted(RECORDS)
     recognised = spark.read.format("sawlog").load(str(tmp_path / "table"))
-    assert recognised.filter("record > X'7265636F72642034'").count() == sum(one > b"record 4" for one in RECORDS)
+    assert recognised.filter("record > X'7265636F72642034'").count() == sum(record > b"record 4" for record in RECORDS)
     if pyspark_version < (4, 2):
         return  # streams are newer
     query = (

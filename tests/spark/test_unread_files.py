@@ -51,13 +51,13 @@ def warned_of(path: Path) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert sawlog.read(path).num_rows == ROWS
-    return [str(one.message) for one in caught]
+    return [str(record.message) for record in caught]
 
 
 def read_rows(path: Path, **options: str) -> int:
     options = {"path": str(path), **options}
     reader = make_reader(options, None, read_schema(options, None))
-    return sum(batch.num_rows for one in reader.partitions() for batch in reader.read(one))
+    return sum(batch.num_rows for partition in reader.partitions() for batch in reader.read(partition))
 
 
 def count_rows(path: Path, **options: str) -> int:
@@ -66,8 +66,8 @@ def count_rows(path: Path, **options: str) -> int:
     options = {"path": str(path), **options}
     full = json.loads(conversation.answer("describe", {"options": options})[0])["schema"]
     side = {"wanted": StructType().json(), "filters": []}
-    asked = {"options": options, "full": full, "sides": [side, side], "parallelism": 2}
-    conversation.answer("plan", asked)
+    question = {"options": options, "full": full, "sides": [side, side], "parallelism": 2}
+    conversation.answer("plan", question)
     return ROWS
 
 
@@ -80,7 +80,7 @@ def test_left_out_files_are_logged_once(
     assert "000007.log was not read" in expected
     with caplog.at_level(logging.WARNING, logger="sawlog"):
         assert read(mixed, mode=mode, task_bytes="1") == ROWS
-    assert [one.getMessage() for one in caplog.records] == [expected]
+    assert [record.getMessage() for record in caplog.records] == [expected]
     caplog.clear()
     assert read(mixed / "db", mode=mode) == ROWS
     assert caplog.text == "", "nothing is left out"
@@ -148,8 +148,10 @@ def test_streams_say_it_too(
     write_log(tmp_path / "000007.log", 9)
     follow = Follow(tmp_path, by)
     assert follow.look() == 5
-    messages = [*(one.getMessage() for one in caplog.records), *(str(one.message) for one in recwarn.list)]
-    assert len([one for one in messages if "000007.log was not read (135 bytes): read as LevelDB" in one]) == 1
+    messages = [*(record.getMessage() for record in caplog.records), *(str(record.message) for record in recwarn.list)]
+    assert (
+        len([message for message in messages if "000007.log was not read (135 bytes): read as LevelDB" in message]) == 1
+    )
     caplog.clear()
     write_log(tmp_path / "000007.log", 10)
     for number in (1, 2):

@@ -30,32 +30,32 @@ def main(url: str, control: Path) -> None:
     """Print what is found, in JSON."""
     os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, PLUGINS), os.environ.get("PYTHONPATH", "")])
     spark = session(settings=SETTINGS)
-    found = count_attempts(spark, url, control) | call(spark, Path(tempfile.mkdtemp(dir=control)))
+    attempts = count_attempts(spark, url, control) | call(spark, Path(tempfile.mkdtemp(dir=control)))
     spark.stop()
-    print(json.dumps(found))
+    print(json.dumps(attempts))
 
 
 def count_attempts(spark: SparkSession, url: str, control: Path) -> dict[str, Any]:
     """Rows of a log, counted once for each request of its tasks, which fails."""
     reading = spark.read.format("sawlog").options(format="leveldb_log", mode="DROPMALFORMED")
     frame = reading.option("storage.control", str(control)).load(url)
-    asked = control / "asked"
+    path = control / "asked"
 
     def count(number: int) -> int:
-        asked.write_text("")
+        path.write_text("")
         (control / "fails").write_text(str(number))
         return int(frame.count())
 
     count(0)
-    places = [number for number, place in enumerate(asked.read_text().split(), 1) if place == "task"]
+    places = [number for number, place in enumerate(path.read_text().split(), 1) if place == "task"]
     return {"asked": len(places), "rows": [count(number) for number in places]}
 
 
 def call(spark: SparkSession, calls: Path) -> dict[str, Any]:
     """What `run_tasks` returns of items that fail, and how often each was called."""
     outcomes = run_tasks(spark, failing(calls), range(len(RAISED)), [1 << 30] * len(RAISED))
-    said = [type(one).__name__ if isinstance(one, SawlogError) else one for one in outcomes]
-    return {"outcomes": said, "calls": [(calls / str(item)).stat().st_size for item in range(len(RAISED))]}
+    answers = [type(outcome).__name__ if isinstance(outcome, SawlogError) else outcome for outcome in outcomes]
+    return {"outcomes": answers, "calls": [(calls / str(item)).stat().st_size for item in range(len(RAISED))]}
 
 
 def failing(calls: Path) -> Callable[[int], str]:

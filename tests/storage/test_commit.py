@@ -28,7 +28,7 @@ from sawlog.storage.commit_log import LOG, CommitLog, LogRecord
 from sawlog.storage.owners import find_current_owner, has_exited
 from sawlog.storage.staging import find_published_path
 from tests.exactly_once.commits import Commits
-from tests.support import NOBODY, begin_commit, place, put_record, stage_file, visible_files
+from tests.support import ABSENT_PROCESS, begin_commit, place, put_record, stage_file, visible_files
 
 __all__ = ["place"]
 
@@ -116,12 +116,12 @@ def test_a_log_that_is_none_is_an_error(tmp_path: Path, changes: dict[str, Any] 
 def test_the_next_job_finishes_what_a_dead_one_began(place: tuple[Storage, str], state: str) -> None:
     storage, root = place[0], place[0].directories.resolve_directory(place[1])
     put_record(place, "one", "a", "b")
-    dead = begin_commit(place, "dead", owner=NOBODY)
+    dead = begin_commit(place, "dead", owner=ABSENT_PROCESS)
     stage_file(dead, "c")
     log = CommitLog(storage.directories, root)
     number = (log.read_last() or LogRecord()).number + 1
     names = {"publishing": {"new": ["b"]}, "published": {"old": ["b"]}}[state]
-    assert log.append(LogRecord(number, state=state, job="dead", owner=NOBODY, **names))  # type: ignore[arg-type]
+    assert log.append(LogRecord(number, state=state, job="dead", owner=ABSENT_PROCESS, **names))  # type: ignore[arg-type]
     assert visible_files(place) == ["a"]
     put_record(place, "two", "d")
     assert visible_files(place) == ["a", "d"]
@@ -187,7 +187,7 @@ def test_jobs_that_commit_at_the_same_time(place: tuple[Storage, str]) -> None:
         except BaseException as error:  # noqa: BLE001
             errors.append(error)
 
-    threads = [threading.Thread(target=publish, args=one) for one in zip(jobs, staged, strict=True)]
+    threads = [threading.Thread(target=publish, args=arguments) for arguments in zip(jobs, staged, strict=True)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -228,14 +228,14 @@ def test_what_others_have_put_there_is_kept(tmp_path: Path, monkeypatch: pytest.
     opened = (root / "README.txt").open("a")
     exchange = sawlog.storage.commit.exchange
 
-    def late(one: str, other: str) -> bool:
+    def late(source: str, target: str) -> bool:
         (root / "d" / "late").write_text("1")
         (root / "new").mkdir()
         (root / "new" / "late").write_text("2")
         (root / "replaced.tmp").write_text("newer")
         os.utime(root / "replaced.tmp", (time.time() + 9,) * 2)
         os.replace(root / "replaced.tmp", root / "README2.txt")
-        return exchange(one, other)
+        return exchange(source, target)
 
     (root / "README2.txt").write_text("older")
     monkeypatch.setattr(sawlog.storage.commit, "exchange", late)
@@ -275,7 +275,7 @@ def test_paths_say_what_they_will_be() -> None:
 
 def test_an_owner_has_exited_or_runs_or_is_unknown() -> None:
     assert has_exited(find_current_owner()) is False
-    assert has_exited(NOBODY) is True
+    assert has_exited(ABSENT_PROCESS) is True
     assert has_exited("00000000-1-1") is None
     assert has_exited("x") is None
 
@@ -297,13 +297,13 @@ def test_a_directory_that_is_replaced_while_it_is_walked(tmp_path: Path, monkeyp
     scandir, calls = os.scandir, itertools.count()
 
     def slow(path: Any) -> Any:
-        found = scandir(path)
+        entries_found = scandir(path)
         if str(path) == root and next(calls) == 0:
             monkeypatch.undo()
             job = begin_commit(place, "two")
             job.publish(stage_file(job, "c", "d"), lambda: [f"{root}/a", f"{root}/b"])
             job.sweep()
-        return found
+        return entries_found
 
     monkeypatch.setattr(os, "scandir", slow)
     assert visible_files(place) == ["c", "d"]
@@ -327,7 +327,7 @@ def test_a_record_that_is_deleted_while_it_is_asked_for_is_not_old(
     log = CommitLog(place[0].directories, place[1])
     assert log.append(LogRecord(number=2))
     names, before = Directories.list_names, [["00000001.json"]]
-    monkeypatch.setattr(Directories, "list_names", lambda *given: before.pop() if before else names(*given))
+    monkeypatch.setattr(Directories, "list_names", lambda *arguments: before.pop() if before else names(*arguments))
     assert log.find_modified_time() is None
 
 
@@ -353,7 +353,7 @@ def test_names_are_not_those_that_another_thread_has_listed(
     storage, place = Storage(s3), f"s3://logs/{tmp_path.name}"
     storage.directories.create(f"{place}/a", b"1")
     assert storage.directories.list_names(place) == ["a"]
-    other = fsspec.filesystem("s3", skip_instance_cache=True, **s3)
-    monkeypatch.setattr(type(other), "invalidate_cache", lambda *_: None)
-    other.pipe_file(f"{place}/b", b"2")
+    other_filesystem = fsspec.filesystem("s3", skip_instance_cache=True, **s3)
+    monkeypatch.setattr(type(other_filesystem), "invalidate_cache", lambda *_: None)
+    other_filesystem.pipe_file(f"{place}/b", b"2")
     assert storage.directories.list_names(place) == ["a", "b"]

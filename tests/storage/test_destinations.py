@@ -31,10 +31,10 @@ def test_the_result_of_write_is_public(tmp_path: Path) -> None:
 
 
 def test_a_mode_is_kept_and_a_new_file_has_the_usual_one(tmp_path: Path) -> None:
-    path, other = tmp_path / "1.log", tmp_path / "2.log"
-    other.write_bytes(b"")
+    path, other_path = tmp_path / "1.log", tmp_path / "2.log"
+    other_path.write_bytes(b"")
     save(path)
-    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(other.stat().st_mode)
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(other_path.stat().st_mode)
     path.chmod(0o600)
     save(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -46,10 +46,10 @@ def test_links_stay_and_what_they_point_to_is_replaced(tmp_path: Path) -> None:
     target, link = tmp_path / "there" / "1.log", tmp_path / "link.log"
     link.symlink_to(target)
     for _ in range(2):  # of nothing, and of a file
-        assert [one.path for one in save(link)] == [str(target)]
+        assert [file.path for file in save(link)] == [str(target)]
         assert link.is_symlink()
         assert sawlog.read(target).num_rows == 2
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["link.log", "there"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.log", "there"]
     directory = tmp_path / "tree"
     directory.mkdir()
     tree = tmp_path / "tree-link"
@@ -60,14 +60,14 @@ def test_links_stay_and_what_they_point_to_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_written_to(run: Run, tmp_path: Path) -> None:
-    pipe, found = tmp_path / "pipe", []
+    pipe, records_found = tmp_path / "pipe", []
     os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()), daemon=True)
+    reader = threading.Thread(target=lambda: records_found.append(pipe.read_bytes()), daemon=True)
     reader.start()
     source = write_log(tmp_path / "1.log", [b"a", b"b"])
     assert run("convert", source, pipe, "--to", "jsonl").code == 0
     reader.join(10)
-    assert found == [b'{"record":"a"}\n{"record":"b"}\n']
+    assert records_found == [b'{"record":"a"}\n{"record":"b"}\n']
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 

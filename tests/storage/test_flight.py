@@ -80,10 +80,10 @@ class Answers:
         self._requests: list[tuple[int, weakref.ref[Any]]] = []
         begin = Flight.begin
 
-        def record(held: Flight, remote: Any, start: int, end: int) -> Any:
+        def record(flight: Flight, remote: Any, start: int, end: int) -> Any:
             if start < end:
                 self.urls.add(remote.url)  # whether its bytes are asked for now, or are on their way since planning
-            pieces = begin(held, remote, start, end)
+            pieces = begin(flight, remote, start, end)
             self._requests += [(piece.end - piece.start, weakref.ref(piece.answer)) for piece in pieces]
             return pieces
 
@@ -105,8 +105,8 @@ class Answers:
 
 @pytest.mark.usefixtures("small_ranges")
 def test_a_file_that_is_read_on_has_many_ranges_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
-    remote, held, answers = Object(), Flight(), Answers(monkeypatch)
-    source = RemoteSource(remote, held)  # type: ignore[arg-type]
+    remote, flight, answers = Object(), Flight(), Answers(monkeypatch)
+    source = RemoteSource(remote, flight)  # type: ignore[arg-type]
     for offset in range(0, len(DATA), 50_000):
         assert np.array_equal(source.read_window(offset, 50_000), DATA[offset : offset + 50_000])
         assert sum(answers.held) <= 2_000_000, "bounded by memory"
@@ -129,8 +129,8 @@ def test_windows_are_views_of_answers() -> None:
 
 @pytest.mark.usefixtures("small_ranges")
 def test_who_jumps_asks_for_little() -> None:
-    remote, held = Object(delay=0), Flight()
-    source = RemoteSource(remote, held)  # type: ignore[arg-type]
+    remote, flight = Object(delay=0), Flight()
+    source = RemoteSource(remote, flight)  # type: ignore[arg-type]
     for offset in (4_000_000, 1_000_000, 3_000_000):
         assert np.array_equal(source.read_window(offset, 1000), DATA[offset : offset + 1000])
     source.close()
@@ -139,8 +139,8 @@ def test_who_jumps_asks_for_little() -> None:
 
 @pytest.mark.usefixtures("small_ranges")
 def test_the_end_of_a_range_is_not_fetched_twice() -> None:
-    remote, held = Object(delay=0), Flight()
-    first, second = (RemoteSource(remote, held, end) for end in (400_000, 800_000))  # type: ignore[arg-type]
+    remote, flight = Object(delay=0), Flight()
+    first, second = (RemoteSource(remote, flight, end) for end in (400_000, 800_000))  # type: ignore[arg-type]
     second.read_window(400_000, 100_000)
     second.read_window(700_000, 100_000)
     for offset in range(0, 400_000, 100_000):
@@ -152,8 +152,8 @@ def test_the_end_of_a_range_is_not_fetched_twice() -> None:
 @pytest.mark.usefixtures("small_ranges")
 def test_a_source_that_the_garbage_collector_closes_blocks_nobody() -> None:
     """It may do so at any step of another read of the same thread: here, wherever that asks for the file's URL."""
-    held = Flight()
-    abandoned = [RemoteSource(Object(delay=0), held, 2_000_000) for _ in range(30)]  # type: ignore[arg-type]
+    flight = Flight()
+    abandoned = [RemoteSource(Object(delay=0), flight, 2_000_000) for _ in range(30)]  # type: ignore[arg-type]
     for number, source in enumerate(abandoned):
         source.read_window(100_000 * number, 1000)
 
@@ -171,7 +171,7 @@ def test_a_source_that_the_garbage_collector_closes_blocks_nobody() -> None:
     windows: list[bool] = []
 
     def read() -> None:
-        source = RemoteSource(Collecting(delay=0), held, len(DATA))  # type: ignore[arg-type]
+        source = RemoteSource(Collecting(delay=0), flight, len(DATA))  # type: ignore[arg-type]
         for offset in range(0, len(DATA), 100_000):
             windows.append(np.array_equal(source.read_window(offset, 100_000), DATA[offset : offset + 100_000]))
 
@@ -202,9 +202,9 @@ def test_more_requests_are_made_while_more_arrives(capacity: int, limit: int) ->
 
 def test_an_option_says_how_much_is_on_its_way() -> None:
     flight.find_paces.cache_clear()
-    remote, held = Object(), Flight.of({"bytes_in_flight": "20_000_000"})
-    assert held.count_ranges(remote) == 2  # type: ignore[arg-type]
-    assert held.measure_room(remote)[0] == 16 << 20  # type: ignore[arg-type]
+    remote, own_flight = Object(), Flight.of({"bytes_in_flight": "20_000_000"})
+    assert own_flight.count_ranges(remote) == 2  # type: ignore[arg-type]
+    assert own_flight.measure_room(remote)[0] == 16 << 20  # type: ignore[arg-type]
     assert Flight.of({"bytes_in_flight": 1}).measure_room(remote)[0] == 1  # type: ignore[arg-type]
     assert pickle.loads(pickle.dumps(Storage({"bytes_in_flight": 1}))).options == {"bytes_in_flight": 1}
     assert not Storage({"bytes_in_flight": 1 << 20}).exists("memory://nothing"), "the store is not asked for it"
@@ -224,15 +224,17 @@ class Part:
 
 
 @pytest.mark.usefixtures("small_ranges")
-@pytest.mark.parametrize("taken", [25, 3])
-def test_fragments_are_asked_for_before_their_turn_and_let_go_of(monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
+@pytest.mark.parametrize("fragment_count", [25, 3])
+def test_fragments_are_asked_for_before_their_turn_and_let_go_of(
+    monkeypatch: pytest.MonkeyPatch, fragment_count: int
+) -> None:
     remote, answers = Object(), Answers(monkeypatch)
     fsspec.filesystem("memory").pipe("/object", DATA.tobytes())
     storage = Storage({"bytes_in_flight": 1_000_000})
     assert [file.path for file in storage.find(remote.url)] == [remote.url]
     monkeypatch.setattr(StoreObject, "fetch", lambda _, start, end: remote.fetch(start, end))
     fragments = ask_ahead(Part(storage, number) for number in range(25))
-    for fragment in itertools.islice(fragments, taken):
+    for fragment in itertools.islice(fragments, fragment_count):
         start, length = fragment.extent
         source = storage.open(remote.url, start + length)
         assert np.array_equal(source.read_window(start, length), DATA[start : start + length])
@@ -241,7 +243,7 @@ def test_fragments_are_asked_for_before_their_turn_and_let_go_of(monkeypatch: py
         assert len(answers.held) <= 9, "bounded by memory"
     fragments.close()  # type: ignore[attr-defined]
     assert remote.most >= 4
-    assert len({*remote.asked}) == len(remote.asked) <= taken + 6
+    assert len({*remote.asked}) == len(remote.asked) <= fragment_count + 6
     assert answers.are_let_go()
 
 
@@ -307,20 +309,20 @@ def test_files_of_the_next_fragments_are_on_their_way(
 
 def test_small_files_that_were_read_make_room_for_those_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flight, "KEPT_BYTES", 2500)
-    held, remotes = Flight(), [Object(1000, delay=0) for _ in range(3)]
+    own_flight, remotes = Flight(), [Object(1000, delay=0) for _ in range(3)]
     for number, remote in enumerate(remotes):
         remote.url = f"memory://{number}"
     planned, read, new = remotes
-    held.read(planned, 0, 10)  # type: ignore[arg-type]
-    held.read(read, 0, 10)  # type: ignore[arg-type]
-    held.retire(read)  # type: ignore[arg-type]
-    held.read(new, 0, 10)  # type: ignore[arg-type]
-    held.read(planned, 10, 20)  # type: ignore[arg-type]
+    own_flight.read(planned, 0, 10)  # type: ignore[arg-type]
+    own_flight.read(read, 0, 10)  # type: ignore[arg-type]
+    own_flight.retire(read)  # type: ignore[arg-type]
+    own_flight.read(new, 0, 10)  # type: ignore[arg-type]
+    own_flight.read(planned, 10, 20)  # type: ignore[arg-type]
     assert [len(remote.asked) for remote in remotes] == [1, 1, 1]
 
 
 def test_a_failed_beginning_is_asked_for_again() -> None:
-    remote, held = Object(1000, delay=0), Flight()
+    remote, flight = Object(1000, delay=0), Flight()
     fetch, fails = remote.fetch, [True]
 
     def failing(start: int, end: int) -> memoryview:
@@ -329,7 +331,7 @@ def test_a_failed_beginning_is_asked_for_again() -> None:
         return fetch(start, end)
 
     remote.fetch = failing  # type: ignore[method-assign]
-    source = RemoteSource(remote, held)  # type: ignore[arg-type]
+    source = RemoteSource(remote, flight)  # type: ignore[arg-type]
     with pytest.raises(OSError, match="no answer"):
         source.read_window(0, 10)
     assert source.read_window(0, 10).tobytes() == DATA[:10].tobytes()
@@ -341,11 +343,11 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counts: Counter[str] = Counter()
 
     def counted(name: str) -> None:
-        whole = getattr(obstore, name)
+        method = getattr(obstore, name)
 
         def call(*args: Any, **settings: Any) -> Any:
             counts[name] += 1
-            return whole(*args, **settings)
+            return method(*args, **settings)
 
         monkeypatch.setattr(obstore, name, call)
 

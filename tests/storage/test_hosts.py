@@ -30,8 +30,8 @@ class Hosts(MemoryFileSystem):  # type: ignore[misc]
     hosts: ClassVar[dict[str, dict[str, Any]]] = {}
     pseudo_dirs: ClassVar[list[str]] = [""]
 
-    def __init__(self, host: str = "", **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, host: str = "", **options: Any) -> None:
+        super().__init__(**options)
         if not host:
             raise OSError("no host")
         self.store = self.hosts.setdefault(host, {})
@@ -42,8 +42,8 @@ class Hosts(MemoryFileSystem):  # type: ignore[misc]
 
     @staticmethod
     def _get_kwargs_from_urls(url: str) -> dict[str, Any]:
-        found = infer_storage_options(url)
-        return {name: found[name] for name in ("host", "port", "username", "password") if name in found}
+        url_parts = infer_storage_options(url)
+        return {name: url_parts[name] for name in ("host", "port", "username", "password") if name in url_parts}
 
 
 fsspec.register_implementation("hosted", Hosts, clobber=True)
@@ -85,8 +85,8 @@ class Endless(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.do_HEAD()
-        for at in range(0, len(self.content), 1000):
-            part = self.content[at : at + 1000]
+        for offset in range(0, len(self.content), 1000):
+            part = self.content[offset : offset + 1000]
             self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part))
         self.wfile.write(b"0\r\n\r\n")
 

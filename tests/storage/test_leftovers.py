@@ -52,12 +52,17 @@ def test_those_of_living_writers_and_of_other_machines_stay(tmp_path: Path) -> N
     living = storage.stage(tmp_path / "1.log")
     marked = storage.stage(tmp_path / "1.log", "job")
     name = os.path.basename(living.temporary)
-    machine, _, rest = name.removeprefix(".1.log.").partition("-")
-    other = "0" * 8 if machine != "0" * 8 else "1" * 8
-    kept = [name, os.path.basename(marked.temporary), f".1.log.{other}-{rest}", ".1.log.0123456789ab.sawlog-staged"]
-    for one in kept[2:]:
-        (tmp_path / one).write_bytes(b"")
+    machine, _, suffix = name.removeprefix(".1.log.").partition("-")
+    other_machine = "0" * 8 if machine != "0" * 8 else "1" * 8
+    names_kept = [
+        name,
+        os.path.basename(marked.temporary),
+        f".1.log.{other_machine}-{suffix}",
+        ".1.log.0123456789ab.sawlog-staged",
+    ]
+    for name_kept in names_kept[2:]:
+        (tmp_path / name_kept).write_bytes(b"")
     sawlog.write(TABLE, tmp_path / "1.log", format="leveldb_log")
-    assert staged(tmp_path) == sorted(kept)
+    assert staged(tmp_path) == sorted(names_kept)
     living.discard(storage)
     marked.discard(storage)

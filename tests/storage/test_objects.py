@@ -98,7 +98,7 @@ def test_a_file_of_a_server_is_read_in_ranges_or_whole(
     (file,) = Storage().find(f"{server}/a%20b.log?q=%2F")
     assert file.size == len(DATA)
     with closing(Storage().open(file)) as source:
-        assert b"".join(source.read_window(at, 1000).tobytes() for at in range(0, len(DATA), 1000)) == DATA
+        assert b"".join(source.read_window(offset, 1000).tobytes() for offset in range(0, len(DATA), 1000)) == DATA
     assert {path for _, path, _ in Files.requests} == {"/a%20b.log?q=%2F"}
     ranged = [headers for command, _, headers in Files.requests if command == "GET" and "range" in headers]
     assert all(("if-match" in headers) == ("tags" in knows) for headers in ranged)
@@ -148,10 +148,10 @@ def test_where_nobody_listens_reading_fails_in_seconds(url: str) -> None:
         port = probe.getsockname()[1]
     options: dict[str, Any] = {"endpoint_url": f"http://127.0.0.1:{port}"}
     options |= {"key": "k", "secret": "hunter2"} if url.startswith("s3") else {"token": "anon"}
-    begun = time.monotonic()
+    start_time = time.monotonic()
     with pytest.raises(StorageError, match="127") as raised:
         Storage({} if url.startswith("http") else options).find(url.format(port=port))
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - start_time < 10
     assert "hunter2" not in str(raised.value)
 
 
@@ -178,17 +178,17 @@ def test_every_range_has_the_tag_of_the_listing(s3: dict[str, Any], monkeypatch:
     monkeypatch.setattr(flight, "REMOTE_RANGE", 100_000)
     url = "s3://logs/tags/1.log"
     write_records(url, [bytes(300_000)], storage_options=s3)
-    asked: list[dict[str, Any]] = []
+    requests_seen: list[dict[str, Any]] = []
     get = obstore.get
 
     def counted(store: Any, path: str, *, options: Any = None) -> Any:
-        asked.append(options)
+        requests_seen.append(options)
         return get(store, path, options=options)
 
     monkeypatch.setattr(obstore, "get", counted)
     assert sawlog.read("s3://logs/tags", storage_options=s3).num_rows == 1
-    assert len(asked) >= 3
-    assert len({options["if_match"] for options in asked}) == 1
+    assert len(requests_seen) >= 3
+    assert len({options["if_match"] for options in requests_seen}) == 1
 
 
 def test_what_stands_for_a_directory_is_no_file(s3: dict[str, Any]) -> None:
@@ -293,13 +293,13 @@ def test_a_listing_is_read_as_it_arrives_and_goes_on_where_it_stopped(
     for number in range(count):
         obstore.put(store, f"logs/{number:06}.log", b"x")
     alive: weakref.WeakSet[Description] = weakref.WeakSet()
-    most, offsets, descriptions = [0], [], [0]
-    whole, describe = obstore.list, objects.describe_object
+    peaks, offsets, descriptions = [0], [], [0]
+    list_entries, describe = obstore.list, objects.describe_object
 
     def list_objects(place: MemoryStore, prefix: str, *, offset: str | None, chunk_size: int) -> Iterator[Any]:
         offsets.append(offset)
         for number, page in enumerate(
-            whole(place, prefix, offset=offset if knows_offsets else None, chunk_size=chunk_size)
+            list_entries(place, prefix, offset=offset if knows_offsets else None, chunk_size=chunk_size)
         ):
             if offset is None and number == 2:
                 raise GenericError("response body error")
@@ -309,7 +309,7 @@ def test_a_listing_is_read_as_it_arrives_and_goes_on_where_it_stopped(
         description = Description(describe(path, meta))
         alive.add(description)
         descriptions[0] += 1
-        most[0] = max(most[0], len(alive))
+        peaks[0] = max(peaks[0], len(alive))
         return description
 
     monkeypatch.setattr(obstore, "list", list_objects)
@@ -319,7 +319,7 @@ def test_a_listing_is_read_as_it_arrives_and_goes_on_where_it_stopped(
     assert [file.path for file in files] == [f"s3://bucket/logs/{number:06}.log" for number in range(count)]
     assert offsets == [None, "logs/000199.log"]
     assert descriptions[0] == count
-    assert most[0] < count / 2
+    assert peaks[0] < count / 2
 
 
 @pytest.mark.parametrize("knows_offsets", [True, False])
@@ -341,11 +341,11 @@ def test_a_log_opened_by_itself_asks_only_for_files_that_say_whose_it_is(
     for name in names:
         obstore.put(store, f"logs/{name}", b"[Version]\n  rocksdb_version=8.0.0\n" if owner == "rocksdb" else b"")
     listed, requests = [0], [0]
-    whole, in_directory = obstore.list, obstore.list_with_delimiter
+    list_entries, in_directory = obstore.list, obstore.list_with_delimiter
 
     def list_objects(place: MemoryStore, prefix: str, offset: str | None = None, **settings: Any) -> Iterator[Any]:
         requests[0] += 1
-        for page in whole(place, prefix, offset=offset if knows_offsets else None, **settings):
+        for page in list_entries(place, prefix, offset=offset if knows_offsets else None, **settings):
             listed[0] += len(page)
             yield page
 

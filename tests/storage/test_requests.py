@@ -23,7 +23,7 @@ from tests.support import SAMPLES, write_records
 
 FILES = 40
 MANY = 10_000
-ASKED = ("cat_file", "exists", "find", "glob", "info", "isdir", "isfile", "ls", "open")
+REQUEST_NAMES = ("cat_file", "exists", "find", "glob", "info", "isdir", "isfile", "ls", "open")
 """Methods of a file system that cost requests."""
 
 
@@ -35,7 +35,7 @@ def requests(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     delay = getattr(request, "param", 0.001)
 
     def counted(name: str) -> None:
-        whole = getattr(MemoryFileSystem, name)
+        method = getattr(MemoryFileSystem, name)
 
         def call(self: Any, *args: Any, **settings: Any) -> Any:
             with lock:
@@ -44,14 +44,14 @@ def requests(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
                 counts["at a time"] = max(counts["at a time"], under_way[0])
             time.sleep(delay)
             try:
-                return whole(self, *args, **settings)
+                return method(self, *args, **settings)
             finally:
                 with lock:
                     under_way[0] -= 1
 
         monkeypatch.setattr(MemoryFileSystem, name, call)
 
-    for name in ASKED:
+    for name in REQUEST_NAMES:
         counted(name)
     return counts
 
@@ -68,12 +68,12 @@ def test_many_remote_files_are_opened_with_one_request_each(name: str, requests:
     _ = dataset.schema
     assert requests["find"] == 1, "one listing"
     assert requests["cat_file"] <= len(dataset.files), "at most one read per file"
-    assert sum(requests[one] for one in ASKED) <= requests["cat_file"] + 4, "nothing else per file"
+    assert sum(requests[verb] for verb in REQUEST_NAMES) <= requests["cat_file"] + 4, "nothing else per file"
     if requests["cat_file"] > 10:
         assert requests["at a time"] > 4
     fragments = dataset.fragments()
     assert len(fragments) >= FILES
-    assert sum(requests[one] for one in ASKED if one != "cat_file") <= 4
+    assert sum(requests[verb] for verb in REQUEST_NAMES if verb != "cat_file") <= 4
     assert requests["cat_file"] <= (2 if name == "deephaven_log" else 1) * len(dataset.files)
     planned = requests.copy()
     _ = dataset.schema, dataset.info()
@@ -84,8 +84,8 @@ def test_many_remote_files_are_opened_with_one_request_each(name: str, requests:
     assert dataset.count_rows() == FILES * table.num_rows
     assert requests["info"] == before["info"], "sizes are those of the listing"
     requests.clear()
-    found = sawlog.open(root)  # recognised by the heads of a few files
-    assert found.format.name == name
+    many_files = sawlog.open(root)  # recognised by the heads of a few files
+    assert many_files.format.name == name
 
 
 VERBS: dict[str, Callable[[str, str], Any]] = {
@@ -114,7 +114,7 @@ def test_each_small_file_costs_one_request_several_at_a_time(
     if requests["cat_file"] > FILES // 4:
         assert requests["at a time"] > 4
     confirmed = files if verb != "info" else 0  # by looking again, as there are no tags
-    assert sum(requests[asked] for asked in ASKED) <= requests["cat_file"] + confirmed + 5
+    assert sum(requests[verb] for verb in REQUEST_NAMES) <= requests["cat_file"] + confirmed + 5
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -129,7 +129,7 @@ def test_places_of_metadata_are_asked_for_once(verb: str, requests: Counter[str]
     assert requests["cat_file"] <= len(fsspec.filesystem("memory").find(root))
     above = 2 * 3  # directories, each with places of three kinds
     confirmed = requests["cat_file"]  # by looking again, as there are no tags
-    assert sum(requests[asked] for asked in ASKED) <= requests["cat_file"] + confirmed + above + 5
+    assert sum(requests[verb] for verb in REQUEST_NAMES) <= requests["cat_file"] + confirmed + above + 5
 
 
 @pytest.mark.parametrize("requests", [0.0], indirect=True)
@@ -150,7 +150,7 @@ def test_ten_thousand_remote_files(requests: Counter[str], root: str) -> None:
     assert len(dataset.files) == MANY
     assert requests["find"] == 1
     assert requests["cat_file"] <= MANY
-    assert sum(requests[one] for one in ASKED) <= requests["cat_file"] + 4
+    assert sum(requests[verb] for verb in REQUEST_NAMES) <= requests["cat_file"] + 4
 
 
 def list_folder(root: str) -> dict[str, Any]:
@@ -169,7 +169,9 @@ def test_a_folder_is_listed_once_and_its_parts_are_read_several_at_a_time(reques
     parts = list_folder(root)["parts"]
     assert [(part["format"], part["rows"], part["state"]) for part in parts] == [("leveldb_log", 1, "clean")] * 20
     assert requests["cat_file"] == 20, "what recognition has read is counted"
-    assert sum(requests[name] for name in ASKED) <= requests["cat_file"] + 20 + 4, "and confirmed: there are no tags"
+    assert sum(requests[name] for name in REQUEST_NAMES) <= requests["cat_file"] + 20 + 4, (
+        "and confirmed: there are no tags"
+    )
     assert requests["at a time"] > 4
 
 

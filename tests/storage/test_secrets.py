@@ -46,10 +46,10 @@ def test_neither_damage_nor_warnings_show_them() -> None:
     error = DamageError(Damage(url, 0, 7, "bad", "expected 1"))
     assert SECRET not in f"{error} {pickle.loads(pickle.dumps(error))}"
     assert error.damage.path == url
-    with warnings.catch_warnings(record=True) as given:
+    with warnings.catch_warnings(record=True) as warning_records:
         warnings.simplefilter("always")
         warnings.warn(f"{url}: skipped", DamageWarning, stacklevel=1)
-    assert SECRET not in str(given[0].message)
+    assert SECRET not in str(warning_records[0].message)
     assert str(pickle.loads(pickle.dumps(StorageError(url)))) == "memory://***@x/1.log?***"
 
 

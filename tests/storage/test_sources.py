@@ -37,7 +37,7 @@ __all__ = ["run", "samples"]
 
 def data_files(path: Path) -> list[Path]:
     """The files that hold the rows of a sample."""
-    return [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
+    return [path for path in path.rglob("*") if path.is_file()] if path.is_dir() else [path]
 
 
 @pytest.fixture(scope="session")
@@ -96,13 +96,13 @@ def test_a_file_truncated_between_batches_is_told_and_kills_nobody(
     command = [sys.executable, "-W", "always", "-c", SCRIPT, name, *each]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.returncode, done.stdout[-500:], done.stderr[-500:])
-    *said, rest = re.split(r"^rows (\d+)\n", done.stdout, flags=re.MULTILINE)
-    assert (len(said), rest) == (2 * len(runs), "")
-    for (policy, threads), told, count in zip(runs, said[::2], said[1::2], strict=True):
+    *outputs, remaining_text = re.split(r"^rows (\d+)\n", done.stdout, flags=re.MULTILINE)
+    assert (len(outputs), remaining_text) == (2 * len(runs), "")
+    for (policy, threads), output, count in zip(runs, outputs[::2], outputs[1::2], strict=True):
         rows = int(count)
         if threads == 1 or rows < ALL.get(name, ROWS):  # several may have read all of it ahead
             assert rows < ALL.get(name, ROWS), (policy, threads)
-            assert "shorter" in told or "shrank" in told or "damaged bytes" in told, (policy, threads, told)
+            assert "shorter" in output or "shrank" in output or "damaged bytes" in output, (policy, threads, output)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -150,9 +150,9 @@ def test_memory_of_windows_is_used_again_but_never_while_somebody_looks(tmp_path
             window = source.read_window(start, 150_000)
             assert (window == data[start : start + 150_000]).all()
         assert len(allocated) <= 2
-        held = [source.read_window(start, 100_000)[10:20] for start in range(0, 1_000_000, 100_000)]
-        buffers = [pa.py_buffer(one) for one in held]
-        del held
+        windows = [source.read_window(start, 100_000)[10:20] for start in range(0, 1_000_000, 100_000)]
+        buffers = [pa.py_buffer(window) for window in windows]
+        del windows
         gc.collect()
         for start, buffer in zip(range(0, 1_000_000, 100_000), buffers, strict=True):
             assert buffer.to_pybytes() == data[start + 10 : start + 20].tobytes()
@@ -194,9 +194,9 @@ def test_a_small_file_is_read_by_one_call(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", ["leveldb_log", "filodb_record", "deephaven_log"])
 def test_batches_stay_what_they_were_when_reading_goes_on(samples: dict[str, Path], name: str) -> None:
     dataset = sawlog.open(samples[name], format=name)
-    kept = list(dataset.to_batches())
+    batches = list(dataset.to_batches())
     again = [batch.serialize().to_pybytes() for batch in dataset.to_batches()]
-    assert [batch.serialize().to_pybytes() for batch in kept] == again
+    assert [batch.serialize().to_pybytes() for batch in batches] == again
 
 
 RECORDS = [b"one", b"two" * 20_000, b"three"]
@@ -242,8 +242,8 @@ def inputs(log: Path) -> Iterator[tuple[str, object]]:
 
 
 def test_bytes_and_streams_are_read_like_files(log: Path) -> None:
-    for kind, given in inputs(log):
-        assert read_records(given) == RECORDS, kind
+    for kind, source_input in inputs(log):
+        assert read_records(source_input) == RECORDS, kind
     with log.open("rb") as file:
         assert read_records(file) == RECORDS
         assert sawlog.verify(file).rows == 3
@@ -252,8 +252,8 @@ def test_bytes_and_streams_are_read_like_files(log: Path) -> None:
     with prefixed.open("rb") as file:
         file.seek(6)
         assert read_records(file) == RECORDS
-    both = sawlog.read([log.read_bytes(), log.read_bytes()], columns=["_file"])
-    assert set(both.column("_file").to_pylist()) == {"<bytes>", "<bytes> 2"}
+    table = sawlog.read([log.read_bytes(), log.read_bytes()], columns=["_file"])
+    assert set(table.column("_file").to_pylist()) == {"<bytes>", "<bytes> 2"}
     with pytest.raises(sawlog.FormatError, match="cannot read int"):
         sawlog.open(7)
     with pytest.raises(sawlog.FormatError, match="stream of text"), log.open(errors="replace") as text:

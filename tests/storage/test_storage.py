@@ -60,8 +60,8 @@ def test_directories_are_walked_in_natural_order(place: tuple[Storage, str]) -> 
     names = ["10.log", "9.log", "sub/1.log", "_hidden", ".hidden", "_temporary/2.log"]
     for name in names:
         publish(storage, f"{root}/{name}", b"x")
-    found = [file.path.split(root.rpartition("/")[2])[1] for file in storage.find(root)]
-    assert found == ["/9.log", "/10.log", "/sub/1.log"]
+    names_found = [file.path.split(root.rpartition("/")[2])[1] for file in storage.find(root)]
+    assert names_found == ["/9.log", "/10.log", "/sub/1.log"]
     assert not any(file.explicit for file in storage.find(root))
     globbed = storage.find(f"{root}/*.log")
     assert [file.name for file in globbed] == ["9.log", "10.log"]
@@ -88,11 +88,11 @@ def test_what_cannot_be_looked_into_is_told(tmp_path: Path, monkeypatch: pytest.
     os.mkfifo(tmp_path / "pipe")
     assert [file.name for file in Storage().find(tmp_path)] == ["1.log"]
 
-    def refused(kept: Any) -> Any:
+    def refused(call_kept: Any) -> Any:
         def call(path: Any, *arguments: Any, **named: Any) -> Any:
             if "closed" in str(path):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-            return kept(path, *arguments, **named)
+            return call_kept(path, *arguments, **named)
 
         return call
 
@@ -119,9 +119,9 @@ def test_staged_files_are_invisible_until_published(place: tuple[Storage, str]) 
     dropped = storage.stage(f"{root}/dropped")
     dropped.write(b"gone")
     dropped.discard(storage)
-    other = storage.stage(f"{root}/other")
-    other.write(b"gone")
-    discard_staged(storage, [other.finish()])
+    other_file = storage.stage(f"{root}/other")
+    other_file.write(b"gone")
+    discard_staged(storage, [other_file.finish()])
     fs, path = fsspec.core.url_to_fs(root, **storage.options)
     assert [name.rpartition("/")[2] for name in fs.find(path)] == ["kept"]
 
@@ -130,12 +130,12 @@ def test_what_killed_writers_left_is_found_by_its_marker(place: tuple[Storage, s
     storage, root = place
     assert storage.directories.find_staged_paths(f"{root}/nothing", "job") == []
     ours = [storage.stage(f"{root}/{name}") for name in ("part-0-job1", "part-1-job1/column")]
-    other = storage.stage(f"{root}/part-0-job2")
+    other_file = storage.stage(f"{root}/part-0-job2")
     publish(storage, f"{root}/published-job1", b"1")
-    staged = [file.finish() for file in (*ours, other)]
-    found = storage.directories.find_staged_paths(root, "job1")
-    assert sorted(map(os.path.basename, found)) == sorted(os.path.basename(one.temporary) for one in staged[:2])
-    for path in found:
+    staged = [file.finish() for file in (*ours, other_file)]
+    paths_found = storage.directories.find_staged_paths(root, "job1")
+    assert sorted(map(os.path.basename, paths_found)) == sorted(os.path.basename(file.temporary) for file in staged[:2])
+    for path in paths_found:
         storage.directories.remove(path)
     assert storage.directories.find_staged_paths(root, "job1") == []
     assert len(storage.directories.find_staged_paths(root, "job2")) == 1
@@ -169,7 +169,7 @@ def test_an_empty_file_is_opened(place: tuple[Storage, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("path", "expected"),
     [
         ("/a/b", "/a/b"),
         ("a/b", "a/b"),
@@ -180,8 +180,8 @@ def test_an_empty_file_is_opened(place: tuple[Storage, str]) -> None:
         ("memory://a", "memory://a"),
     ],
 )
-def test_paths_have_one_spelling(given: str, expected: str) -> None:
-    assert normalize(given) == expected
+def test_paths_have_one_spelling(path: str, expected: str) -> None:
+    assert normalize(path) == expected
 
 
 def test_nothing_is_fetched_after_the_end_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,20 +191,20 @@ def test_nothing_is_fetched_after_the_end_that_is_named(monkeypatch: pytest.Monk
     content = random.Random(2).randbytes(1_000_000)
     storage = Storage()
     publish(storage, "memory://ends/file", content)
-    asked: list[int] = []
+    ends_asked: list[int] = []
     fetch = MemoryFileSystem.cat_file
 
     def cat_file(self: Any, path: str, start: int, end: int, **options: Any) -> bytes:
-        asked.append(end)
+        ends_asked.append(end)
         return fetch(self, path, start=start, end=end, **options)
 
     monkeypatch.setattr(MemoryFileSystem, "cat_file", cat_file)
     with closing(storage.open("memory://ends/file", 330_000)) as source:
         for offset in range(0, 330_000, 30_000):
             assert bytes(source.read_window(offset, 30_000)) == content[offset : offset + 30_000]
-        assert max(asked) == 330_000
+        assert max(ends_asked) == 330_000
         assert bytes(source.read_window(320_000, 20_000)) == content[320_000:340_000]
-        assert max(asked) == 340_000
+        assert max(ends_asked) == 340_000
 
 
 def test_secrets_stay_out_of_messages() -> None:
@@ -245,12 +245,12 @@ def content(storage: Storage, root: str) -> dict[str, bytes]:
 
 def test_a_directory_appears_whole(place: tuple[Storage, str]) -> None:
     storage, root = place
-    one = fill(storage, f"{root}/t/loc", a=b"1", b=b"22")
-    assert one.size == 3
+    location = fill(storage, f"{root}/t/loc", a=b"1", b=b"22")
+    assert location.size == 3
     assert not storage.exists(f"{root}/t/loc")
     assert len(storage.directories.find_staged_paths(root, "job")) == 1
     assert storage.directories.find_staged_paths(root, "jab") == []
-    storage.publish([one])
+    storage.publish([location])
     assert content(storage, f"{root}/t") == {"loc/a": b"1", "loc/b": b"22"}
     assert storage.directories.find_staged_paths(root, "") == []
     storage.publish([fill(storage, f"{root}/t/loc/", c=b"3")])
@@ -265,9 +265,9 @@ def test_staged_directories_are_swept(place: tuple[Storage, str]) -> None:
     publish(storage, f"{root}/t/kept", b"x")
     discard_staged(storage, [fill(storage, f"{root}/t/loc", a=b"1")])
     assert storage.directories.find_staged_paths(root, "") == []
-    left = fill(storage, f"{root}/t/loc", a=b"1")
+    directory_left = fill(storage, f"{root}/t/loc", a=b"1")
     assert [os.path.basename(path) for path in storage.directories.find_staged_paths(root, "job")] == [
-        os.path.basename(left.temporary)
+        os.path.basename(directory_left.temporary)
     ]
     for path in storage.directories.find_staged_paths(root, "job"):
         storage.directories.remove(path)

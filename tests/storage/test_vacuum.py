@@ -14,7 +14,7 @@ from sawlog.storage.commit_log import CommitLog, LogRecord
 from sawlog.storage.owners import find_current_owner
 from sawlog.storage.vacuum import vacuum
 from tests.cli.conftest import Run, run
-from tests.support import NOBODY, begin_commit, place, put_record, stage_file, visible_files
+from tests.support import ABSENT_PROCESS, begin_commit, place, put_record, stage_file, visible_files
 
 __all__ = ["place", "run"]
 
@@ -23,7 +23,7 @@ __all__ = ["place", "run"]
 def leftovers(place: tuple[Storage, str]) -> Callable[[], list[str]]:
     storage, root = place[0], place[0].directories.resolve_directory(place[1])
     put_record(place, "one", "a", "b")
-    for name, owner in (("dead", NOBODY), ("alive", find_current_owner()), ("elsewhere", "00000000-1-1")):
+    for name, owner in (("dead", ABSENT_PROCESS), ("alive", find_current_owner()), ("elsewhere", "00000000-1-1")):
         stage_file(begin_commit(place, name, owner=owner), "c", "d")
     file = storage.stage(f"{root}/single")
     file.write(b"1")
@@ -41,9 +41,14 @@ WORDS = ("dead", "alive", "elsewhere", "single", "aside")
 
 def test_vacuum_deletes_what_is_dead(place: tuple[Storage, str], leftovers: Callable[[], list[str]]) -> None:
     storage, root = place[0], place[0].directories.resolve_directory(place[1])
-    found = vacuum(root, dry_run=True, storage_options=storage.options)
+    dead_leftovers = vacuum(root, dry_run=True, storage_options=storage.options)
     assert leftovers() == sorted(WORDS)
-    assert sorted((one.files, one.dead) for one in found) == [(1, False), (2, False), (2, False), (2, True)]
+    assert sorted((leftover.files, leftover.dead) for leftover in dead_leftovers) == [
+        (1, False),
+        (2, False),
+        (2, False),
+        (2, True),
+    ]
     vacuum(root, storage_options=storage.options)
     assert leftovers() == ["alive", "aside", "elsewhere", "single"]
     vacuum(root, older_than=-5, storage_options=storage.options)
@@ -51,8 +56,8 @@ def test_vacuum_deletes_what_is_dead(place: tuple[Storage, str], leftovers: Call
     assert visible_files(place) == ["a", "b"]
     log = CommitLog(storage.directories, root)
     number = (log.read_last() or LogRecord()).number + 1
-    log.append(LogRecord(number, "publishing", "dead", NOBODY, new=["b"]))
-    (commit,) = (one for one in vacuum(root, storage_options=storage.options) if one.kind == "commit")
+    log.append(LogRecord(number, "publishing", "dead", ABSENT_PROCESS, new=["b"]))
+    (commit,) = (leftover for leftover in vacuum(root, storage_options=storage.options) if leftover.kind == "commit")
     assert (commit.path, commit.dead) == (root, True)
     assert visible_files(place) == ["a"]
     assert (log.read_last() or LogRecord()).state == "done"
@@ -61,12 +66,12 @@ def test_vacuum_deletes_what_is_dead(place: tuple[Storage, str], leftovers: Call
 def test_vacuum_on_the_command_line(run: Run, tmp_path: Path) -> None:
     place = (Storage(), str(tmp_path / "out"))
     put_record(place, "one", "a")
-    stage_file(begin_commit(place, "dead", owner=NOBODY), "c", "d")
+    stage_file(begin_commit(place, "dead", owner=ABSENT_PROCESS), "c", "d")
     done = run("vacuum", str(tmp_path / "out"), "--dry-run")
     assert done.out.startswith("1 leftover would be deleted, 0 kept\n")
     assert "2 files, 2 bytes: its process has ended" in " ".join(done.out.split())
     document = json.loads(run("vacuum", str(tmp_path / "out"), "--json").out)
-    assert [one["dead"] for one in document["leftovers"]] == [True]
+    assert [leftover["dead"] for leftover in document["leftovers"]] == [True]
     assert os.listdir(tmp_path) == ["out"]
     assert run("vacuum", str(tmp_path / "out"), "--older-than", "1 fortnight").code == 2
     assert run("vacuum", str(tmp_path / "missing")).code == 2

@@ -87,7 +87,7 @@ class Stream:
         if end is self.offset:
             return 0
         assert Offset.from_json(json.loads(json.dumps(end.to_json()))) == end
-        found = [
+        passes = [
             [
                 n
                 for fragment in self.follower.list_fragments(self.offset, end)
@@ -96,10 +96,10 @@ class Stream:
             ]
             for _ in range(2)
         ]
-        assert found[0] == found[1]
-        self.numbers += found[0]
+        assert passes[0] == passes[1]
+        self.numbers += passes[0]
         self.offset = end
-        return len(found[0])
+        return len(passes[0])
 
     def ints(self, batch: pa.RecordBatch) -> list[int]:
         return ints(batch)
@@ -116,7 +116,7 @@ def ints(batch: pa.RecordBatch) -> list[int]:
 
 
 def only_rows(directory: Path) -> Path:
-    (path,) = (one for one in directory.iterdir() if one.is_file())
+    (path,) = (path for path in directory.iterdir() if path.is_file())
     return path
 
 

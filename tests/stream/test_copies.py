@@ -34,7 +34,7 @@ def look(stream: Stream) -> None:
     stream.follower.find_latest(stream.offset)
 
 
-def another(tmp_path: Path, first: int, batches: int = 1) -> bytes:
+def make_other_log(tmp_path: Path, first: int, batches: int = 1) -> bytes:
     """The bytes of a new log whose rows begin at a number."""
     source = Source(tmp_path / f"aside-{first}", roll_bytes=1 << 20)
     source.now += 1000
@@ -60,7 +60,7 @@ def test_a_look_between_copying_and_emptying(tmp_path: Path, log, later, finishe
     assert stream.step() == 0
     stream = later(stream)
     assert stream.step() == 0
-    path.write_bytes(another(tmp_path, 60, batches))
+    path.write_bytes(make_other_log(tmp_path, 60, batches))
     stream = later(stream)
     stream.drain()
     assert stream.numbers == list(range(60 + 20 * batches))
@@ -72,14 +72,14 @@ def test_a_copy_is_seen_while_it_is_made(tmp_path: Path, log, later) -> None:
     path = only_rows(directory)
     stream = Stream(directory)
     stream.drain()
-    whole = path.read_bytes()
-    for size in (10, 500, len(whole) - 7, len(whole)):
-        rotated(path).write_bytes(whole[:size])
+    data = path.read_bytes()
+    for size in (10, 500, len(data) - 7, len(data)):
+        rotated(path).write_bytes(data[:size])
         assert stream.step() == 0
         stream = later(stream)
     os.truncate(path, 0)
     assert stream.step() == 0
-    path.write_bytes(another(tmp_path, 60))
+    path.write_bytes(make_other_log(tmp_path, 60))
     stream = later(stream)
     stream.drain()
     assert stream.numbers == list(range(80))
@@ -102,7 +102,7 @@ def test_the_original_is_read_on_and_emptied(tmp_path: Path, log, later) -> None
     assert stream.step() == 40
     assert len(stream.offset.copies) == 1
     stream = later(stream)
-    path.write_bytes(another(tmp_path, 100))
+    path.write_bytes(make_other_log(tmp_path, 100))
     stream.drain()
     assert stream.numbers == list(range(120))
     stream = later(stream)
@@ -178,7 +178,7 @@ def test_a_mere_copy_is_told_once(log, later, caplog: pytest.LogCaptureFixture) 
         source.log(1)
         stream.drain()
         stream.step()
-    assert sum("taken for a copy" in one.message for one in caplog.records) == 2
+    assert sum("taken for a copy" in record.message for record in caplog.records) == 2
     stream = later(stream)
     source.log(1)
     stream.drain()
@@ -216,8 +216,8 @@ def test_names_tell_logs_apart(tmp_path: Path, later) -> None:
             stream = Stream(tmp_path)
         stream.drain()
         stream = later(stream)
-    one, *others = sorted(tmp_path.iterdir())
-    assert all(other.read_bytes() == one.read_bytes() for other in others)
+    first_path, *other_paths = sorted(tmp_path.iterdir())
+    assert all(path.read_bytes() == first_path.read_bytes() for path in other_paths)
     assert stream.numbers == [*range(40)] * 3
 
 
@@ -240,7 +240,7 @@ def test_the_original_was_not_begun(tmp_path: Path, log, later, way: str) -> Non
     if way == "removed":
         path.unlink()
     else:
-        path.write_bytes(another(tmp_path, 60) if way == "written again" else b"")
+        path.write_bytes(make_other_log(tmp_path, 60) if way == "written again" else b"")
     stream.drain()
     stream = later(stream, maxfilespertrigger=1)
     assert stream.step() == 0
@@ -276,14 +276,16 @@ def test_an_original_that_was_not_begun_had_more_than_its_copy(log) -> None:
         stream.drain()
 
 
-@pytest.mark.parametrize("begun", [False, True])
-@pytest.mark.parametrize("gone", [False, True], ids=["emptied", "removed"])
+@pytest.mark.parametrize("is_begun", [False, True])
+@pytest.mark.parametrize("is_removed", [False, True], ids=["emptied", "removed"])
 @pytest.mark.parametrize("longer", [1, 2], ids=["first is longer", "second is longer"])
-def test_two_copies_of_a_log_are_read_once(tmp_path: Path, log, later, begun: bool, gone: bool, longer: int) -> None:
+def test_two_copies_of_a_log_are_read_once(
+    tmp_path: Path, log, later, is_begun: bool, is_removed: bool, longer: int
+) -> None:
     directory, source = log
     path = only_rows(directory)
     stream = Stream(directory)
-    if begun:
+    if is_begun:
         stream.drain()
     else:
         stream = Stream(directory, maxfilespertrigger=1)
@@ -295,19 +297,21 @@ def test_two_copies_of_a_log_are_read_once(tmp_path: Path, log, later, begun: bo
     source.log(1)
     shutil.copy(path, path.with_name(f"{path.name}.{longer}"))
     look(stream)
-    if gone:
+    if is_removed:
         path.unlink()
     else:
-        path.write_bytes(another(tmp_path, 80))
+        path.write_bytes(make_other_log(tmp_path, 80))
     stream.drain()
     stream = later(stream)
     assert stream.step() == 0
-    assert stream.numbers == list(range(80 if gone else 100))
+    assert stream.numbers == list(range(80 if is_removed else 100))
 
 
-@pytest.mark.parametrize("seen", ["both at once", "one after the other", "one read first"])
-@pytest.mark.parametrize("other", [".2", "-old"])
-def test_two_copies_of_an_original_that_was_never_seen(tmp_path: Path, log, later, seen: str, other: str) -> None:
+@pytest.mark.parametrize("moment", ["both at once", "one after the other", "one read first"])
+@pytest.mark.parametrize("suffix_after", [".2", "-old"])
+def test_two_copies_of_an_original_that_was_never_seen(
+    tmp_path: Path, log, later, moment: str, suffix_after: str
+) -> None:
     """The stream stood still, or was not there yet, when the log was copied twice and emptied."""
     directory, _ = log
     path = only_rows(directory)
@@ -315,18 +319,18 @@ def test_two_copies_of_an_original_that_was_never_seen(tmp_path: Path, log, late
     path.rename(aside)
     Source(directory, "a").log(1)
     stream = Stream(directory, maxfilespertrigger=1)
-    if seen != "one read first":
+    if moment != "one read first":
         assert stream.step() == 20
     path.touch()
-    for suffix in (".1", other):
+    for suffix in (".1", suffix_after):
         shutil.copy(aside, path.with_name(f"{path.name}{suffix}"))
-        if seen == "one after the other":
+        if moment == "one after the other":
             look(stream)
-        if seen == "one read first":
+        if moment == "one read first":
             stream.drain()
     stream = later(stream)
     stream.drain()
-    path.write_bytes(another(tmp_path, 60))
+    path.write_bytes(make_other_log(tmp_path, 60))
     stream.drain()
     stream = later(stream)
     assert stream.step() == 0
@@ -349,7 +353,7 @@ def test_two_copies_that_are_found_together(tmp_path: Path, log, later, read: st
         del stream.numbers[60:]
     for number in (1, 2):
         shutil.copy(path, path.with_name(f"{path.name}.{number}"))
-    path.write_bytes(another(tmp_path, 60, anew) if anew else b"")
+    path.write_bytes(make_other_log(tmp_path, 60, anew) if anew else b"")
     stream = later(stream)
     stream.drain()
     stream = later(stream)
@@ -361,7 +365,7 @@ def test_rotated_logs_with_other_rows_are_read(tmp_path: Path, log) -> None:
     directory, _ = log
     path = only_rows(directory)
     for number in (1, 2):
-        path.with_name(f"{path.name}.{number}").write_bytes(another(tmp_path, 60 * number, 3))
+        path.with_name(f"{path.name}.{number}").write_bytes(make_other_log(tmp_path, 60 * number, 3))
     os.truncate(path, 0)
     stream = Stream(directory)
     stream.drain()
@@ -383,7 +387,7 @@ def test_logs_are_rotated_by_number(tmp_path: Path, log, later) -> None:
         stream = later(stream)
         os.truncate(path, 0)
         stream.step()
-        path.write_bytes(another(tmp_path, numbers, turn + 1))
+        path.write_bytes(make_other_log(tmp_path, numbers, turn + 1))
         numbers += 20 * (turn + 1)
         stream.drain()
         stream = later(stream)

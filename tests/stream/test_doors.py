@@ -60,28 +60,28 @@ class Log:
     def add(self, path: Path, *numbers: int) -> None:
         """Append rows to the same file, as loggers do."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        there = path.read_bytes() if path.exists() else b""
+        old_bytes = path.read_bytes() if path.exists() else b""
         with path.open("ab") as file:
-            file.write(self.more(there, *numbers))
+            file.write(self.more(old_bytes, *numbers))
 
     @cache  # noqa: B019 - there are three of them
-    def more(self, there: bytes, *numbers: int) -> bytes:
+    def more(self, old_bytes: bytes, *numbers: int) -> bytes:
         """The bytes that rows add to a file."""
         table, options = self.table(range(*numbers))
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory, "x")
-            if there:
-                path.write_bytes(there)
+            if old_bytes:
+                path.write_bytes(old_bytes)
                 options["append"] = True
             sawlog.write(table, path, format=self.format, **options)
-            return path.read_bytes()[len(there) :]
+            return path.read_bytes()[len(old_bytes) :]
 
     def replace(self, path: Path, *numbers: int) -> None:
         """Put another file in its place."""
-        other = path.with_name(".other")
-        other.unlink(missing_ok=True)
-        self.add(other, *numbers)
-        other.replace(path)
+        other_path = path.with_name(".other")
+        other_path.unlink(missing_ok=True)
+        self.add(other_path, *numbers)
+        other_path.replace(path)
 
     def ints(self, batch: pa.RecordBatch) -> Numbers:
         return batch.column(self.column).to_pylist()
@@ -108,7 +108,7 @@ class FiloDB(Log):
         columns["_metric_"] = pa.array(["m"] * len(numbers))
         return pa.table({**columns, "tags": labels}), {"table": "gauge"}
 
-    def more(self, there: bytes, *numbers: int) -> bytes:
+    def more(self, old_bytes: bytes, *numbers: int) -> bytes:
         return super().more(b"", *numbers)  # one container after the other
 
     def ints(self, batch: pa.RecordBatch) -> Numbers:
@@ -163,8 +163,8 @@ class Cat(Python):
             for batch in cat.follow_rows(self.watch):
                 self.found += self.log.ints(batch)
         except Paused:
-            found, self.found = self.found, []
-            return found
+            numbers_read, self.found = self.found, []
+            return numbers_read
         raise AssertionError("it goes on for ever")
 
     def again(self) -> Door:
@@ -189,10 +189,10 @@ class Spark(Door):
                 patch.setattr("sawlog.spark.stream_reader.CHEAP_SECONDS", math.inf)  # no look is followed by a rest
                 end = self.reader.latestOffset(self.offset, self.reader.getDefaultReadLimit())
             if end == self.offset:
-                found, self.rows = self.rows, []
-                return found
+                rows_read, self.rows = self.rows, []
+                return rows_read
             end = json.loads(json.dumps(end))
-            parts = [pickle.loads(pickle.dumps(one)) for one in self.reader.partitions(self.offset, end)]
+            parts = [pickle.loads(pickle.dumps(partition)) for partition in self.reader.partitions(self.offset, end)]
             self.rows += [n for part in parts for batch in self.reader.read(part) for n in self.log.ints(batch)]
             self.offset = end
 
@@ -205,7 +205,7 @@ class Spark(Door):
 DOORS = [Python, Cat, *([Spark] if make_stream_reader is not None else [])]
 
 
-@pytest.fixture(params=DOORS, ids=lambda one: one.__name__.lower())
+@pytest.fixture(params=DOORS, ids=lambda door_class: door_class.__name__.lower())
 def door(request: pytest.FixtureRequest, sleep_is: Callable[[Callable[[float], None]], None]) -> type[Door]:
     def pause(_: float) -> None:
         raise Paused
@@ -222,7 +222,7 @@ def log(request: pytest.FixtureRequest) -> Log:
 @pytest.fixture(params=[False, True], ids=["one process", "restarts"])
 def later(request: pytest.FixtureRequest) -> Callable[[Door], Door]:
     """The same door later, in the same process or in another one, which knows what was saved."""
-    return (lambda one: one.again()) if request.param else (lambda one: one)
+    return (lambda follower: follower.again()) if request.param else (lambda follower: follower)
 
 
 @pytest.fixture(params=["directory", "glob"])
@@ -235,17 +235,17 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
 def test_rows_are_added(door: type[Door], log: Log, later, tmp_path: Path) -> None:
     path = tmp_path / log.name(3)
     log.add(path, 0, 5)
-    one = door(log, tmp_path)
-    assert one.look() == list(range(5))
-    assert one.look() == []
+    follower = door(log, tmp_path)
+    assert follower.look() == list(range(5))
+    assert follower.look() == []
     log.add(path, 5, 8)
-    one = later(one)
-    assert one.look() == [5, 6, 7]
+    follower = later(follower)
+    assert follower.look() == [5, 6, 7]
     log.add(tmp_path / log.name(4), 100, 102)
     log.add(path, 8, 9)
-    one = later(one)
-    assert sorted(one.look()) == [8, 100, 101]
-    assert later(one).look() == []
+    follower = later(follower)
+    assert sorted(follower.look()) == [8, 100, 101]
+    assert later(follower).look() == []
 
 
 def test_what_is_unfinished_waits(door: type[Door], log: Log, later, tmp_path: Path) -> None:
@@ -253,17 +253,17 @@ def test_what_is_unfinished_waits(door: type[Door], log: Log, later, tmp_path: P
     log.add(path, 0, 5)
     size = path.stat().st_size
     log.add(path, 5, 6)
-    whole = path.read_bytes()
+    data = path.read_bytes()
     os.truncate(path, size)
-    one = door(log, tmp_path)
-    assert one.look() == list(range(5))
-    for end in range(size + 1, len(whole), max(1, (len(whole) - size) // 5)):
+    follower = door(log, tmp_path)
+    assert follower.look() == list(range(5))
+    for end in range(size + 1, len(data), max(1, (len(data) - size) // 5)):
         with path.open("r+b") as file:
-            file.write(whole[:end])
-        one = later(one)
-        assert one.look() == []
-    path.write_bytes(whole)
-    assert later(one).look() == [5]
+            file.write(data[:end])
+        follower = later(follower)
+        assert follower.look() == []
+    path.write_bytes(data)
+    assert later(follower).look() == [5]
 
 
 @pytest.mark.spread(6)
@@ -275,47 +275,47 @@ def test_another_file_of_that_name_is_an_error(
     path = tmp_path / log.name(3)
     log.add(path, 10, 15)
     log.add(tmp_path / log.name(1), 0, 1)
-    one = door(log, tmp_path)
-    assert sorted(one.look()) == [0, *range(10, 15)]
+    follower = door(log, tmp_path)
+    assert sorted(follower.look()) == [0, *range(10, 15)]
     if way == "deleted first":
         path.unlink()
-        one = later(one)
-        assert one.look() == []
+        follower = later(follower)
+        assert follower.look() == []
     if way == "rewritten":
         log.add(tmp_path / ".other", *rows)
         path.write_bytes((tmp_path / ".other").read_bytes())
     else:
         log.replace(path, *rows)
     for _ in range(2):
-        one = later(one)
+        follower = later(follower)
         with pytest.raises(SawlogError, match=rf"{path.name}: the file (shrank|was replaced or rewritten)"):
-            one.look()
+            follower.look()
 
 
 def test_a_file_that_is_written_again_with_the_same_bytes(door: type[Door], log: Log, later, tmp_path: Path) -> None:
     path = tmp_path / log.name(3)
     log.add(path, 0, 5)
-    one = door(log, tmp_path)
-    one.look()
+    follower = door(log, tmp_path)
+    follower.look()
     shutil.copy(path, tmp_path / ".other")
     (tmp_path / ".other").replace(path)
-    one = later(one)
-    assert one.look() == []
+    follower = later(follower)
+    assert follower.look() == []
     log.add(path, 5, 6)
-    assert later(one).look() == [5]
+    assert later(follower).look() == [5]
 
 
 def test_a_file_that_is_emptied_without_a_copy(door: type[Door], log: Log, later, tmp_path: Path) -> None:
     path = tmp_path / log.name(3)
     log.add(path, 0, 5)
-    one = door(log, tmp_path)
-    one.look()
+    follower = door(log, tmp_path)
+    follower.look()
     os.truncate(path, 0)
     with pytest.raises(SawlogError, match=r"the file (shrank to 0 bytes|ends at byte 0)"):
-        later(one).look()
+        later(follower).look()
     log.add(path, 100, 150)
     with pytest.raises(SawlogError, match="was replaced or rewritten"):
-        later(one).look()
+        later(follower).look()
 
 
 def rotated(log: Log, path: Path, followed: str) -> Path:
@@ -334,24 +334,24 @@ def test_a_rotated_log_is_read_to_its_end_once(door: type[Door], log: Log, later
     directory, followed = place
     path = directory / log.name(3)
     log.add(path, 0, 5)
-    one = door(log, followed)
-    found = one.look()
+    follower = door(log, followed)
+    batches = follower.look()
     log.add(path, 5, 5 + unread) if unread else None
     target = rotated(log, path, followed)
     if way == "moved":
         path.rename(target)
     else:
         shutil.copy(path, target)
-        one = later(one)
-        found += one.look()
+        follower = later(follower)
+        batches += follower.look()
         os.truncate(path, 0) if way == "copied and emptied" else path.unlink()
-    one = later(one)
-    found += one.look()
+    follower = later(follower)
+    batches += follower.look()
     log.add(path, 50, 53)
-    one = later(one)
-    found += one.look()
+    follower = later(follower)
+    batches += follower.look()
     log.add(path, 53, 54)
-    assert sorted(found + later(one).look()) == [*range(5 + unread), *range(50, 54)]
+    assert sorted(batches + later(follower).look()) == [*range(5 + unread), *range(50, 54)]
 
 
 @pytest.mark.spread(6)
@@ -360,8 +360,8 @@ def test_rotation_between_two_looks(door: type[Door], log: Log, later, place, wa
     directory, followed = place
     path = directory / log.name(3)
     log.add(path, 0, 5)
-    one = door(log, followed)
-    found = one.look()
+    follower = door(log, followed)
+    batches = follower.look()
     target = rotated(log, path, followed)
     if way == "moved":
         path.rename(target)
@@ -369,23 +369,23 @@ def test_rotation_between_two_looks(door: type[Door], log: Log, later, place, wa
         shutil.copy(path, target)
         os.truncate(path, 0)
     log.add(path, 50, 70)
-    one = later(one)
-    found += one.look()
-    assert sorted(found) == [*range(5), *range(50, 70)]
-    assert later(one).look() == []
+    follower = later(follower)
+    batches += follower.look()
+    assert sorted(batches) == [*range(5), *range(50, 70)]
+    assert later(follower).look() == []
 
 
 def test_files_that_were_read_may_go(door: type[Door], log: Log, later, tmp_path: Path) -> None:
     for number in range(3, 6):
         log.add(tmp_path / log.name(number), 10 * number, 10 * number + 2)
-    one = door(log, tmp_path)
-    found = one.look()
+    follower = door(log, tmp_path)
+    batches = follower.look()
     (tmp_path / log.name(3)).unlink()
-    one = later(one)
-    assert one.look() == []
+    follower = later(follower)
+    assert follower.look() == []
     log.add(tmp_path / log.name(6), 60, 62)
-    found += later(one).look()
-    assert sorted(found) == [30, 31, 40, 41, 50, 51, 60, 61]
+    batches += later(follower).look()
+    assert sorted(batches) == [30, 31, 40, 41, 50, 51, 60, 61]
 
 
 class Faults:
@@ -398,13 +398,13 @@ class Faults:
             monkeypatch.setattr(owner, name, self.list_countable_batches(getattr(owner, name), error))
 
     def list_countable_batches(self, call: Callable[..., Any], error: type[OSError]) -> Callable[..., Any]:
-        def counting(*args: Any, **more: Any) -> Any:
+        def counting(*args: Any, **options: Any) -> Any:
             if self.left is not None:
                 self.left -= 1
                 if self.left < 0:
                     self.left, self.failed = None, True
                     raise error("the connection was reset")
-            return call(*args, **more)
+            return call(*args, **options)
 
         return counting
 
@@ -421,27 +421,27 @@ def test_a_storage_that_fails_once(
     faults = Faults(monkeypatch, StorageError)
     for call in range(0, 1000, 1 if door is Python else 7):
         directory = tmp_path / str(call)
-        path, other = directory / log.name(3), directory / log.name(1)
+        path, other_path = directory / log.name(3), directory / log.name(1)
         log.add(path, 0, 5)
-        log.add(other, 100, 103)
-        one = door(log, f"{directory}/*")
-        found = one.look()
+        log.add(other_path, 100, 103)
+        follower = door(log, f"{directory}/*")
+        batches = follower.look()
         log.add(path, 5, 7)
         path.rename(rotated(log, path, "*"))
-        shutil.copy(other, rotated(log, other, "*"))
-        os.truncate(other, 0)
+        shutil.copy(other_path, rotated(log, other_path, "*"))
+        os.truncate(other_path, 0)
         log.add(path, 20, 40)
         log.add(directory / log.name(5), 200, 202)
         faults.at(call)
         try:
-            found += one.look()
+            batches += follower.look()
         except StorageError:
             assert faults.failed
         faults.left = None
-        if restarts and not isinstance(one, Cat):
-            one = one.again()
-        found += one.look()
-        assert sorted(found) == [*range(7), *range(20, 40), 100, 101, 102, 200, 201], f"call {call}"
+        if restarts and not isinstance(follower, Cat):
+            follower = follower.again()
+        batches += follower.look()
+        assert sorted(batches) == [*range(7), *range(20, 40), 100, 101, 102, 200, 201], f"call {call}"
         if not faults.failed:
             break
     assert call > 30
@@ -452,17 +452,17 @@ def test_positions_of_paths_and_bytes_are_taken_on_trust(log: Log, tmp_path: Pat
     log.add(path, 0, 5)
     size = path.stat().st_size
     log.add(path, 5, 8)
-    one = Python(log, tmp_path, {str(path): size, str(tmp_path / log.name(1)): 7})
-    assert one.look() == [5, 6, 7]
+    follower = Python(log, tmp_path, {str(path): size, str(tmp_path / log.name(1)): 7})
+    assert follower.look() == [5, 6, 7]
     log.replace(path, 100, 130)
-    for again in (one, one.again()):
+    for again in (follower, follower.again()):
         with pytest.raises(SawlogError, match="replaced or rewritten"):
             again.look()
-    one = Python(log, tmp_path, {str(path): path.stat().st_size})
-    assert one.look() == []
+    follower = Python(log, tmp_path, {str(path): path.stat().st_size})
+    assert follower.look() == []
     log.replace(path, 200, 260)
     with pytest.raises(SawlogError, match="replaced or rewritten"):
-        one.look()
+        follower.look()
 
 
 def test_iterating_goes_on_where_it_was_left(log: Log, tmp_path: Path) -> None:
@@ -470,14 +470,14 @@ def test_iterating_goes_on_where_it_was_left(log: Log, tmp_path: Path) -> None:
         log.add(tmp_path / log.name(number), 10 * number, 10 * number + 3)
     watch = sawlog.open(tmp_path, format=log.format).watch()
     start = watch.positions
-    found: Numbers = []
+    numbers_read: Numbers = []
     for _ in range(3):
         for batch in watch:
-            found += log.ints(batch)
+            numbers_read += log.ints(batch)
             break
         assert watch.positions == start
-    found += [n for batch in watch.look() for n in log.ints(batch)]
-    assert found == [n for number in range(3, 7) for n in range(10 * number, 10 * number + 3)]
+    numbers_read += [n for batch in watch.look() for n in log.ints(batch)]
+    assert numbers_read == [n for number in range(3, 7) for n in range(10 * number, 10 * number + 3)]
     assert watch.positions != start
 
 
@@ -510,33 +510,33 @@ def test_files_that_appear_whole_are_read_once(
 ) -> None:
     monkeypatch.setattr(listing, "SWEEP_SECONDS", -1)  # files that are finished are looked at each time
     log = Milvus("milvus_binlog", "", "100")
-    root, other = tmp_path / "root", tmp_path / "other"
+    root, other_path = tmp_path / "root", tmp_path / "other"
     log.add(root, 0, 5)
-    one = door(log, root)
-    assert one.look() == list(range(5))
-    assert one.look() == []
-    log.add(other, 5, 9)
-    for path in logs_of(other):
-        one = later(one)
-        assert one.look() == [], "a batch waits for all of its files"
-        target = root / path.relative_to(other)
+    follower = door(log, root)
+    assert follower.look() == list(range(5))
+    assert follower.look() == []
+    log.add(other_path, 5, 9)
+    for path in logs_of(other_path):
+        follower = later(follower)
+        assert follower.look() == [], "a batch waits for all of its files"
+        target = root / path.relative_to(other_path)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
-    one = later(one)
-    assert one.look() == [5, 6, 7, 8]
-    for path in logs_of(other):
-        (root / path.relative_to(other)).unlink()
-    one = later(one)
-    assert one.look() == []
+    follower = later(follower)
+    assert follower.look() == [5, 6, 7, 8]
+    for path in logs_of(other_path):
+        (root / path.relative_to(other_path)).unlink()
+    follower = later(follower)
+    assert follower.look() == []
     log.add(root, 20, 21)
-    one = later(one)
-    assert one.look() == [20]
+    follower = later(follower)
+    assert follower.look() == [20]
     victim = logs_of(root)[0]
     data = bytearray(victim.read_bytes())
     data[-1] ^= 1
     victim.write_bytes(data)
     with pytest.raises(SawlogError, match="the file was replaced or rewritten"):
-        later(one).look()
+        later(follower).look()
 
 
 def test_whole_files_of_a_storage_that_fails_once(
@@ -549,16 +549,16 @@ def test_whole_files_of_a_storage_that_fails_once(
     for call in range(0, 1000, 1 if door is Python else 7):
         root = tmp_path / str(call)
         shutil.copytree(tmp_path / "first", root)
-        one = door(log, root)
-        found = one.look()
+        follower = door(log, root)
+        batches = follower.look()
         shutil.copytree(tmp_path / "second", root, dirs_exist_ok=True)
         faults.at(call)
         try:
-            found += one.look()
+            batches += follower.look()
         except StorageError:
             assert faults.failed
         faults.left = None
-        assert found + one.look() == list(range(9)), f"call {call}"
+        assert batches + follower.look() == list(range(9)), f"call {call}"
         if not faults.failed:
             break
     assert call > 10

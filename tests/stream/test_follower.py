@@ -33,17 +33,17 @@ def test_rows_arrive_once_and_in_order_through_rolled_files(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("options", "most"),
+    ("options", "limit"),
     [({"maxrowspertrigger": 50}, 50), ({"maxbytespertrigger": 2000}, 70), ({"maxfilespertrigger": 1}, 140)],
 )
-def test_steps_are_no_larger_than_their_limits(tmp_path: Path, options: dict[str, int], most: int) -> None:
+def test_steps_are_no_larger_than_their_limits(tmp_path: Path, options: dict[str, int], limit: int) -> None:
     source = Source(tmp_path)
     source.log(40)
     stream = Stream(tmp_path, **options)
     steps = stream.drain()
     assert stream.numbers == list(range(800))
-    assert max(steps) <= most
-    assert min(steps[:-1]) >= most // 4
+    assert max(steps) <= limit
+    assert min(steps[:-1]) >= limit // 4
     source.log(40)
     assert Stream(tmp_path, **options).step(limited=False) == 1600
 
@@ -61,8 +61,8 @@ def test_a_transaction_larger_than_the_limits_is_read_whole(tmp_path: Path) -> N
 
 
 def test_writers_take_turns(tmp_path: Path) -> None:
-    one, two = Source(tmp_path, "one"), Source(tmp_path, "two")
-    one.log(20)
+    first, two = Source(tmp_path, "one"), Source(tmp_path, "two")
+    first.log(20)
     two.log(20)
     stream = Stream(tmp_path, maxrowspertrigger=40)
     stream.step()
@@ -74,12 +74,12 @@ def test_open_transactions_and_torn_tails_wait(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.log(2)
     (path,) = tmp_path.iterdir()
-    whole = path.read_bytes()
+    data = path.read_bytes()
     stream = Stream(tmp_path)
-    for size in range(len(whole) - 300, len(whole), 7):
-        path.write_bytes(whole[:size])
+    for size in range(len(data) - 300, len(data), 7):
+        path.write_bytes(data[:size])
         stream.step()
-    path.write_bytes(whole)
+    path.write_bytes(data)
     stream.step()
     assert stream.numbers == list(range(40))
 
@@ -183,8 +183,8 @@ def test_a_file_that_was_rewritten(tmp_path: Path, place: int) -> None:
     data = bytearray(path.read_bytes())
     data[place] ^= 1
     source.log(1)
-    rest = path.read_bytes()[len(data) :]
-    path.write_bytes(bytes(data) + rest)
+    rest_bytes = path.read_bytes()[len(data) :]
+    path.write_bytes(bytes(data) + rest_bytes)
     expected = f"{re.escape(path.name)}: the file was replaced or rewritten: bytes .* had the digest"
     with pytest.raises(SawlogError, match=expected):
         stream.step()
@@ -204,10 +204,10 @@ def test_a_batch_that_has_to_be_repeated_needs_the_same_bytes(tmp_path: Path) ->
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(SawlogError, match="replaced or rewritten"):
         Stream(tmp_path).follower.list_fragments(start, stream.offset)
-    other = Source(tmp_path, "other")
+    other_source = Source(tmp_path, "other")
     again = Stream(tmp_path)
     path.unlink()
-    other.log(1)
+    other_source.log(1)
     with pytest.raises(
         SawlogError, match="the file was removed; a micro-batch that has to be repeated needs its bytes"
     ):
@@ -259,9 +259,9 @@ def test_columns_that_later_files_lack_or_add(tmp_path: Path) -> None:
     Source(tmp_path).log(1)
     stream = Stream(tmp_path)
     stream.step()
-    other = pa.schema([("n", pa.int32()), ("new", pa.string())])
-    with Logger(tmp_path, other, namespace="Market", table="Trades", internal_partition="other") as logger:
-        logger.write(pa.record_batch([pa.array([7], pa.int32()), pa.array(["x"])], schema=other))
+    other_schema = pa.schema([("n", pa.int32()), ("new", pa.string())])
+    with Logger(tmp_path, other_schema, namespace="Market", table="Trades", internal_partition="other") as logger:
+        logger.write(pa.record_batch([pa.array([7], pa.int32()), pa.array(["x"])], schema=other_schema))
     assert stream.step() == 1
     assert stream.numbers[-1] == 7
     text = pa.schema([("n", pa.string())])

@@ -47,9 +47,9 @@ def test_logs_of_other_tables_are_left_alone(tmp_path: Path, later) -> None:
     stream = Stream(tmp_path)
     stream.drain()
     assert stream.offset.table == "Market.Trades"
-    other = pa.schema([("price", pa.float64())])
-    with Logger(tmp_path, other, namespace="Market", table="Quotes", internal_partition="w") as logger:
-        logger.write(pa.record_batch([pa.array([1.5])], schema=other))
+    other_schema = pa.schema([("price", pa.float64())])
+    with Logger(tmp_path, other_schema, namespace="Market", table="Quotes", internal_partition="w") as logger:
+        logger.write(pa.record_batch([pa.array([1.5])], schema=other_schema))
     quotes = [path for path in tmp_path.iterdir() if "Quotes" in path.name]
     if later is restarted:  # the table is given by the options then, or the columns by the user
         quotes[0].rename(tmp_path.parent / quotes[0].name)
@@ -207,7 +207,7 @@ def test_copy_and_truncate(tmp_path: Path, tmp_path_factory: pytest.TempPathFact
     stream = Stream(tmp_path)
     stream.drain()
     path = only_rows(tmp_path)
-    whole = path.read_bytes()
+    data = path.read_bytes()
     shutil.copy(path, path.with_name(f"{path.name}.1"))
     path.write_bytes(b"")
     stream = later(stream)
@@ -217,7 +217,7 @@ def test_copy_and_truncate(tmp_path: Path, tmp_path_factory: pytest.TempPathFact
     again.written = 60
     again.log(1)
     path.write_bytes(only_rows(elsewhere).read_bytes())
-    assert len(path.read_bytes()) < len(whole)
+    assert len(path.read_bytes()) < len(data)
     stream.drain()
     assert stream.numbers == list(range(80))
 
@@ -274,10 +274,10 @@ def test_foreign_files_end_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixt
     stream = Stream(tmp_path)
     stream.drain()
     path = only_rows(tmp_path)
-    whole = path.read_bytes()
-    (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(whole))
+    data = path.read_bytes()
+    (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(data))
     (tmp_path / "x.bin.tmp").write_bytes(b"half a file")
-    (tmp_path / f".{path.name}.AbC123").write_bytes(whole[:100])
+    (tmp_path / f".{path.name}.AbC123").write_bytes(data[:100])
     source.log(1)
     stream.drain()
     assert stream.numbers == list(range(40))
@@ -296,9 +296,9 @@ def test_a_damaged_header_of_a_log_of_ours_is_an_error(tmp_path: Path) -> None:
     source.log(1)
     stream = Stream(tmp_path)
     stream.drain()
-    other = Source(tmp_path, "other")
-    other.log(1)
-    (path,) = (one for one in tmp_path.iterdir() if "other" in one.name)
+    other_source = Source(tmp_path, "other")
+    other_source.log(1)
+    (path,) = (path for path in tmp_path.iterdir() if "other" in path.name)
     data = bytearray(path.read_bytes())
     data[:8] = bytes(8)
     path.write_bytes(data)
@@ -329,8 +329,8 @@ def test_an_object_that_is_overwritten_with_the_same_size() -> None:
     stream = Stream("memory://db")  # type: ignore[arg-type]
     stream.ints = lambda batch: batch.column("record").to_pylist()
     stream.drain()
-    other = pa.table({"record": pa.array([b"six", b"ten"], pa.binary())})
-    sawlog.write(other, "memory://other/000003.log", format="leveldb_log")
+    other_table = pa.table({"record": pa.array([b"six", b"ten"], pa.binary())})
+    sawlog.write(other_table, "memory://other/000003.log", format="leveldb_log")
     store.copy("/other/000003.log", "/db/000003.log")
     store.store["/db/000003.log"].modified = store.store["/db/000003.log"].modified.replace(year=2030)
     with pytest.raises(SawlogError, match="replaced or rewritten"):
@@ -353,16 +353,16 @@ def test_an_offset_stays_small() -> None:
     data = offset.to_json()
     assert len(json.dumps(data)) < FINISHED_BYTES * len(names)
     assert Offset.from_json(data) == offset
-    more = finished.with_changes(
+    longer = finished.with_changes(
         {hash_name("one more"): FinishedFile(1, bytes(4), bytes(3), bytes(3))}, {hash_name(names[0])}
     )
-    assert (len(more), len(finished)) == (20_000, 20_000)
+    assert (len(longer), len(finished)) == (20_000, 20_000)
     tracemalloc.start()
     once_more = finished.with_changes({hash_name("one more"): FinishedFile(1, bytes(4), bytes(3), bytes(3))}, set())
-    taken = tracemalloc.get_traced_memory()[0]
+    memory_taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert len(once_more) == 20_001
-    assert taken < FINISHED_BYTES * len(names) / 20, "an offset is made again only where it has changed"
+    assert memory_taken < FINISHED_BYTES * len(names) / 20, "an offset is made again only where it has changed"
 
 
 def test_of_files_that_have_gone_only_some_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,7 +398,7 @@ def test_whatever_happens_every_row_arrives_once(tmp_path: Path, seed: int) -> N
     sources[0].log(1)
     stream = Stream(place, maxrowspertrigger=90)
     (place / "archive").mkdir()
-    others: list[Source] = []
+    late_sources: list[Source] = []
     events = ["log", "log", "log", "quiet", "restart", "archive", "reboot", "foreign", "copytruncate", "late", "clock"]
     for turn in range(55):
         event = chance.choice(events)
@@ -424,7 +424,7 @@ def test_whatever_happens_every_row_arrives_once(tmp_path: Path, seed: int) -> N
                 shutil.copy(path, path.with_name(f"{path.name}.1"))
                 os.truncate(path, 0)
         elif event == "late":
-            others.append(new := Source(tmp_path / f"late{turn}", f"late{turn}", roll_bytes=1500))
+            late_sources.append(new := Source(tmp_path / f"late{turn}", f"late{turn}", roll_bytes=1500))
             new.now -= 3600 * chance.randint(1, 5)
             new.log(2)
             new.logger.close()
@@ -436,4 +436,4 @@ def test_whatever_happens_every_row_arrives_once(tmp_path: Path, seed: int) -> N
             (place / f"x{turn}.bin.gz").write_bytes(b"\x1f\x8b nothing")
     stream = restarted(stream)
     stream.drain()
-    assert sorted(stream.numbers) == sorted(n for source in sources + others for n in range(source.written))
+    assert sorted(stream.numbers) == sorted(n for source in sources + late_sources for n in range(source.written))

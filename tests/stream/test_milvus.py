@@ -42,23 +42,23 @@ class Stream:
             return []
         fragments = self.follower.list_fragments(self.offset, end)
         self.offset = end
-        return [key for one in fragments for batch in one.to_batches() for key in batch.column(0).to_pylist()]
+        return [key for fragment in fragments for batch in fragment.to_batches() for key in batch.column(0).to_pylist()]
 
     def drain(self) -> list[int]:
-        found = []
+        keys_read = []
         before = None
         while before is not self.offset:
             before = self.offset
-            found += self.step()
-        return found
+            keys_read += self.step()
+        return keys_read
 
 
-@pytest.mark.parametrize("most", [1, 3, 1000])
-def test_batches_arrive_once_whatever_else_lies_there(tmp_path: Path, most: int) -> None:
+@pytest.mark.parametrize("limit", [1, 3, 1000])
+def test_batches_arrive_once_whatever_else_lies_there(tmp_path: Path, limit: int) -> None:
     insert(tmp_path, 0, 10, 1)
     delete(tmp_path, [3], 1)
-    inserts = Stream(tmp_path, "inserts", maxfilespertrigger=most)
-    deletes = Stream(tmp_path, "deletes", maxfilespertrigger=most)
+    inserts = Stream(tmp_path, "inserts", maxfilespertrigger=limit)
+    deletes = Stream(tmp_path, "deletes", maxfilespertrigger=limit)
     assert inserts.drain() == list(range(10))
     assert deletes.drain() == [3]
     insert(tmp_path, 10, 20, 2)
@@ -72,13 +72,13 @@ def test_batches_arrive_once_whatever_else_lies_there(tmp_path: Path, most: int)
 
 
 def test_a_batch_waits_for_all_of_its_files(tmp_path: Path) -> None:
-    root, other = tmp_path / "root", tmp_path / "other"
+    root, other_path = tmp_path / "root", tmp_path / "other"
     insert(root, 0, 5, 1)
     stream = Stream(root, "inserts")
     stream.drain()
-    insert(other, 5, 9, 2)
-    for path in sorted(path for path in (other / "insert_log").rglob("*") if path.is_file()):
-        target = root / path.relative_to(other)
+    insert(other_path, 5, 9, 2)
+    for path in sorted(path for path in (other_path / "insert_log").rglob("*") if path.is_file()):
+        target = root / path.relative_to(other_path)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes()[:-10])
         assert stream.drain() == []

@@ -24,7 +24,7 @@ NAME = "tests.testing.faulty:TestLaws"
 
 
 @pytest.fixture(autouse=True)
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
+def register_toy(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (api, opening):
         monkeypatch.setattr(module, "get_format", lambda _: toy.Toy())
 
@@ -34,14 +34,14 @@ def fuzz(out: Path, *faults: str, monkeypatch: pytest.MonkeyPatch, minutes: floa
     monkeypatch.setenv("TOY_FAULTS", ",".join(faults))
     arguments = ["--minutes", minutes, "--seed", "s", "--jobs", 1, "--silence", silence, "--out", out]
     code = main([NAME, *map(str, arguments)])
-    return code, {one.parent.name: one.read_text() for one in (out / "toy").glob("*/README")}
+    return code, {path.parent.name: path.read_text() for path in (out / "toy").glob("*/README")}
 
 
 def test_inputs_depend_on_seed_and_number_alone() -> None:
-    inputs, again, other = (FuzzInputs.of(NAME, seed) for seed in ("1", "1", "2"))
-    made = [inputs.make(n)[1].files for n in range(50)]
-    assert made == [again.make(n)[1].files for n in range(50)]
-    assert made != [other.make(n)[1].files for n in range(50)]
+    inputs, again, other_inputs = (FuzzInputs.of(NAME, seed) for seed in ("1", "1", "2"))
+    files_made = [inputs.make(n)[1].files for n in range(50)]
+    assert files_made == [again.make(n)[1].files for n in range(50)]
+    assert files_made != [other_inputs.make(n)[1].files for n in range(50)]
     labels = "; ".join(inputs.make(n)[1].label for n in range(50))
     assert "another record" in labels
     assert "bit " in labels
@@ -58,7 +58,7 @@ def test_nothing_is_found_where_nothing_is_wrong(
 
 @pytest.mark.spread(6)
 @pytest.mark.parametrize(
-    ("fault", "found"),
+    ("fault", "pattern"),
     [
         ("aborts", "crash: the process died: signal 6"),
         ("sleeps", "hang: nothing for 0 s"),
@@ -68,11 +68,11 @@ def test_nothing_is_found_where_nothing_is_wrong(
 )
 @pytest.mark.nightly
 def test_what_is_wrong_is_found_and_can_be_repeated(
-    fault: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fault: str, pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, readmes = fuzz(tmp_path, fault, monkeypatch=monkeypatch, minutes=0.06)
     assert code == 1
-    (readme,) = [one for one in readmes.values() if re.match(found, one)][:1]
+    (readme,) = [readme for readme in readmes.values() if re.match(pattern, readme)][:1]
     line = re.search(r"--seed s --number (\d+)", readme)
     assert line is not None
     if fault == "verify is blind":
@@ -132,8 +132,8 @@ def test_causes_are_told_apart_and_the_smallest_input_is_kept(tmp_path: Path) ->
     log.add(inputs, 0, "agreed", "IndexError left from walk.py:17 (read): 7")
     assert sorted(log.causes.values()) == [1, 20]
     assert len(list(tmp_path.iterdir())) == 2
-    (kept,) = [one for one in tmp_path.iterdir() if "skip finds" in (one / "README").read_text()]
-    assert (kept / "a.toy").stat().st_size == min(sizes)
+    (kept_folder,) = [path for path in tmp_path.iterdir() if "skip finds" in (path / "README").read_text()]
+    assert (kept_folder / "a.toy").stat().st_size == min(sizes)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -145,8 +145,8 @@ def test_totals_are_told_as_it_goes_and_when_it_is_stopped(number: signal.Signal
         [*command, "--out", str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
         assert process.stdout is not None
-        told = (re.search(r": (\d+) inputs, \d+ complaints of \d+ kinds", line) for line in process.stdout)
-        assert any(one is not None and int(one[1]) > 20 for one in told)
+        matches = (re.search(r": (\d+) inputs, \d+ complaints of \d+ kinds", line) for line in process.stdout)
+        assert any(match is not None and int(match[1]) > 20 for match in matches)
         process.send_signal(number)
         last = process.stdout.read()
     assert process.returncode == 1

@@ -28,7 +28,7 @@ SAMPLE = Sample(
     "toy",
     b"".join(map(toy.record, TEXTS)),
     "a.toy",
-    headers=[Span(at, toy.HEADER) for at in STARTS],
+    headers=[Span(start, toy.HEADER) for start in STARTS],
     checked=True,
     rows=ROWS,
     grows=True,
@@ -43,15 +43,15 @@ class ToyLaws(Laws):
         return [SAMPLE]
 
 
-OTHERS = ("test_exemptions_are_documented", "test_removal")  # which a sample of one file has no need of
-LAWS = [name.removeprefix("test_") for name in dir(Laws) if name.startswith("test_") and name not in OTHERS]
+OTHER_LAWS = ("test_exemptions_are_documented", "test_removal")  # which a sample of one file has no need of
+LAWS = [name.removeprefix("test_") for name in dir(Laws) if name.startswith("test_") and name not in OTHER_LAWS]
 SEVERAL = replace(
     SAMPLE, name="several", files={"a.toy": SAMPLE.content["a.toy"], "b.toy": toy.record(b"b")}, rows=None
 )
 
 
 @pytest.fixture(autouse=True)
-def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def register_toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in (api, opening):
         monkeypatch.setattr(module, "get_format", lambda _: toy.Toy())
     count_rows, head = Dataset.count_rows, Dataset.head
@@ -73,7 +73,7 @@ def test_a_format_without_faults_keeps_all_laws(name: str) -> None:
 
 @pytest.mark.spread(4)
 @pytest.mark.parametrize(
-    ("fault", "broken", "said"),
+    ("fault", "broken", "message"),
     [
         ("loses a row at a cut", "any_fragments", "tasks of 1 bytes: expected 5 rows, found 1"),
         ("counts one more", "same_counts", r"count_rows\(\) is 6, of 5 rows"),
@@ -99,9 +99,9 @@ def test_a_format_without_faults_keeps_all_laws(name: str) -> None:
         ("takes failures for damage", "stores", "a store that .* from then on: "),
     ],
 )
-def test_each_fault_breaks_its_law(fault: str, broken: str, said: str) -> None:
+def test_each_fault_breaks_its_law(fault: str, broken: str, message: str) -> None:
     toy.FAULTS.add(fault)
-    with pytest.raises(AssertionError, match=f"(?s)law {broken}, sample texts: broken .*({said})"):
+    with pytest.raises(AssertionError, match=f"(?s)law {broken}, sample texts: broken .*({message})"):
         law(broken)
 
 
@@ -112,29 +112,29 @@ def test_what_all_verbs_refuse_once_they_read_is_refused(name: str) -> None:
 
 
 def test_check_tells_what_the_verbs_made_of_a_file_and_where_they_do_not_agree() -> None:
-    found = check(SAMPLE)
-    assert (found.rows, found.refused, found.report.damaged) == (check(SAMPLE, SAMPLE.files).rows, None, False)
-    assert [offset for _, offset in found.origins or ()] == STARTS
+    outcome = check(SAMPLE)
+    assert (outcome.rows, outcome.refused, outcome.report.damaged) == (check(SAMPLE, SAMPLE.files).rows, None, False)
+    assert [offset for _, offset in outcome.origins or ()] == STARTS
     damaged = bytearray(SAMPLE.content["a.toy"])
     damaged[STARTS[3] + toy.HEADER] ^= 1
-    found = check(SAMPLE, bytes(damaged))
-    assert found.table["text"].to_pylist() == TEXTS[:3]
-    assert found.report.damaged
-    for fault, said in (
+    outcome = check(SAMPLE, bytes(damaged))
+    assert outcome.table["text"].to_pylist() == TEXTS[:3]
+    assert outcome.report.damaged
+    for fault, message in (
         ("loses a row at a cut", "tasks of 1 bytes"),
         ("verify is blind", "skip finds"),
         ("repairs by copying", "is not clean"),
     ):
         toy.FAULTS.add(fault)
-        with pytest.raises(AssertionError, match=said):
+        with pytest.raises(AssertionError, match=message):
             check(SAMPLE, bytes(damaged))
         toy.FAULTS.clear()
 
 
 def test_a_sample_that_holds_something_else() -> None:
-    other = Sample("other", "toy", SAMPLE.files, "a.toy", rows=ROWS.slice(1))
+    other_sample = Sample("other", "toy", SAMPLE.files, "a.toy", rows=ROWS.slice(1))
     with pytest.raises(AssertionError, match="expected 4 rows, found 5"):
-        law("intact", other)
+        law("intact", other_sample)
 
 
 def exempting(page: Path | None = None, *exemptions: Exemption) -> Any:
@@ -164,11 +164,11 @@ def test_exemptions_must_be_needed_and_documented(tmp_path: Path) -> None:
 
 
 def test_a_span_that_was_changed_must_be_covered_whole() -> None:
-    one = Exemption("bits", "", spans=[Span(3, 2)])
+    exemption = Exemption("bits", "", spans=[Span(3, 2)])
     for bit, excused in ((23, False), (24, True), (39, True), (40, False)):
         complaint = Complaint("", flip(SAMPLE, "a.toy", bit))
-        assert one.excuses(complaint, SAMPLE) is excused
-    assert not one.excuses(Complaint("", Mutation("", {})), SAMPLE) or not Mutation("", {}).spans
+        assert exemption.excuses(complaint, SAMPLE) is excused
+    assert not exemption.excuses(Complaint("", Mutation("", {})), SAMPLE) or not Mutation("", {}).spans
 
 
 @pytest.mark.nightly
@@ -198,13 +198,13 @@ def test_files_that_nothing_names_break_the_law_of_removal() -> None:
 
 def test_files_are_taken_away_emptied_cut_and_replaced() -> None:
     earlier = {"a.toy": toy.record(b"old"), "b.toy": SEVERAL.content["b.toy"]}
-    made = {one.label: one.files for one in iterate_removals(replace(SEVERAL, earlier=[earlier]))}
-    assert "a.toy" not in made["without a.toy"]
-    assert made["nothing of b.toy"]["b.toy"] == b""
-    assert made["that of earlier state 0 instead of a.toy"]["a.toy"] == earlier["a.toy"]
-    assert "that of earlier state 0 instead of b.toy" not in made
+    files_by_label = {removal.label: removal.files for removal in iterate_removals(replace(SEVERAL, earlier=[earlier]))}
+    assert "a.toy" not in files_by_label["without a.toy"]
+    assert files_by_label["nothing of b.toy"]["b.toy"] == b""
+    assert files_by_label["that of earlier state 0 instead of a.toy"]["a.toy"] == earlier["a.toy"]
+    assert "that of earlier state 0 instead of b.toy" not in files_by_label
     sizes = [len(data) for data in SEVERAL.content.values()]
-    assert len(made) == sum(sizes) + 3  # every length, no file at all, and the earlier one
+    assert len(files_by_label) == sum(sizes) + 3  # every length, no file at all, and the earlier one
 
 
 def test_a_verdict_that_passes_over_a_finding_is_a_complaint(monkeypatch: pytest.MonkeyPatch) -> None:

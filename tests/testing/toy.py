@@ -52,44 +52,48 @@ class ToyRange(Fragment):
                 raise
             findings.add_damage(Damage(self.path, *self.extent, "read_error", "the store does not answer"))
             return
-        at, rows = self.start, []
+        offset, rows = self.start, []
         if "aborts" in FAULTS and b"\x7f" in data:
             os.abort()
         if "sleeps" in FAULTS and b"\x80" in data:
             time.sleep(60)
         if "hungry" in FAULTS and b"\xff" in data and not schema.names and self.start == 0 and self.end == len(data):
             assert b"x" * (90 << 20)
-        while at < self.end and len(data) - at >= HEADER + data[at]:
-            length = data[at]
+        while offset < self.end and len(data) - offset >= HEADER + data[offset]:
+            length = data[offset]
             if "rereads" in FAULTS:
                 source.read_window(0, self.file.size)
-            whole = data[at : at + HEADER + length]
-            if "leaks" in FAULTS and whole[1:5] == b"\0\0\0\0":
-                raise IndexError(at)
-            if whole != record(whole[HEADER:]) and "trusts" not in FAULTS:
+            box = data[offset : offset + HEADER + length]
+            if "leaks" in FAULTS and box[1:5] == b"\0\0\0\0":
+                raise IndexError(offset)
+            if box != record(box[HEADER:]) and "trusts" not in FAULTS:
                 if "refuses" in FAULTS or ("refuses what is verified" in FAULTS and schema.names):
                     raise FormatError(f"{self.path}: such records are not supported")
                 break
-            rows.append((at, whole[HEADER:]))
-            at += len(whole)
+            rows.append((offset, box[HEADER:]))
+            offset += len(box)
         if "loses a row at a cut" in FAULTS and self.start:
             rows = rows[1:]
-        tail = len(data) - at if self.end == len(data) else 0
-        torn = tail and (tail < HEADER or tail < HEADER + data[at])
-        findings.account.record += at - self.start
-        values = {"_file": [self.path] * len(rows), "_offset": [one for one, _ in rows], "text": [x for _, x in rows]}
+        tail = len(data) - offset if self.end == len(data) else 0
+        torn = tail and (tail < HEADER or tail < HEADER + data[offset])
+        findings.account.record += offset - self.start
+        values = {
+            "_file": [self.path] * len(rows),
+            "_offset": [start for start, _ in rows],
+            "text": [x for _, x in rows],
+        }
         if not (findings.on_damage == "fail" and "fails early" in FAULTS and tail and not torn):
             findings.rows += len(rows)
             yield pa.RecordBatch.from_arrays([pa.array(values[f.name], f.type) for f in schema], schema=schema)
         if torn:
             findings.account.tail += tail if "forgets the tail" not in FAULTS else 0
-            findings.tail = Tail(TailStatus.TORN, at, tail)
+            findings.tail = Tail(TailStatus.TORN, offset, tail)
         elif tail and "verify is blind" in FAULTS and not schema.names:
             findings.account.record += tail
         elif tail and "silent" in FAULTS:
             findings.account.padding += tail
-        elif at < self.end:
-            findings.add_damage(Damage(self.path, at, self.end - at, "bad_record", "expected another checksum"))
+        elif offset < self.end:
+            findings.add_damage(Damage(self.path, offset, self.end - offset, "bad_record", "expected another checksum"))
 
 
 class Toys(Contents):
@@ -98,10 +102,10 @@ class Toys(Contents):
             if "takes failures for damage" in FAULTS:  # of what it reads after it has planned
                 request.scan.storage.read(file, file.size - 1, 1)
             start = 0
-            for at in self._starts(request, file) if task_bytes else ():
-                if at - start >= task_bytes:
-                    yield self._range(request, file, start, at)
-                    start = at
+            for box_start in self._starts(request, file) if task_bytes else ():
+                if box_start - start >= task_bytes:
+                    yield self._range(request, file, start, box_start)
+                    start = box_start
             yield self._range(request, file, start, file.size)
 
     views: ClassVar = {"rows": View(ROWS, _ranges)}
@@ -115,11 +119,11 @@ class Toys(Contents):
         return ToyRange(*request, file.path, end - start, file, start, end)
 
     def find_committed_end(self, request: BoundScan, file: File, position: int) -> int:
-        found = self._range(request, file, position, file.size).inspect(every=True)
-        if found.damages and "passes over damage" not in FAULTS:
-            return found.damages[0].offset  # it reaches up to the end, and what is added may belong to it
-        torn = found.tail is not None and "reads tails" not in FAULTS
-        return found.tail.offset if torn else file.size
+        findings = self._range(request, file, position, file.size).inspect(every=True)
+        if findings.damages and "passes over damage" not in FAULTS:
+            return findings.damages[0].offset  # it reaches up to the end, and what is added may belong to it
+        torn = findings.tail is not None and "reads tails" not in FAULTS
+        return findings.tail.offset if torn else file.size
 
     def list_fragments(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         return [self._range(request, replace(file, size=end), start, end) for file, start, end in ranges]
@@ -168,9 +172,9 @@ class Toy(Format):
         if "gives up on repair" in FAULTS:
             raise FormatError(f"{file.path}: no")
         scan = Scan(options=options, on_damage="skip", storage=storage)
-        whole = ToyRange(scan, Projection.of(ROWS, scan), file.path, file.size, file, 0, file.size)
+        whole_range = ToyRange(scan, Projection.of(ROWS, scan), file.path, file.size, file, 0, file.size)
         with ToyWriter(target, storage) as writer:
-            for batch in whole.to_batches(Findings("skip")):
+            for batch in whole_range.to_batches(Findings("skip")):
                 writer.write(batch)
             if "repairs by copying" in FAULTS:
                 writer.file.write(storage.read(file.path)[-7:])

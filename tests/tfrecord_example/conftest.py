@@ -13,8 +13,8 @@ import pytest
 
 from tests.plugins import installed_package
 
-HERE = Path(__file__).parent
-EXAMPLE = HERE.parents[1] / "examples" / "tfrecord"
+FOLDER = Path(__file__).parent
+EXAMPLE = FOLDER.parents[1] / "examples" / "tfrecord"
 PACKAGE = "sawlog_tfrecord"
 
 
@@ -25,7 +25,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     shutil.copytree(
         EXAMPLE / PACKAGE, place / PACKAGE, ignore=shutil.ignore_patterns("__pycache__", "_native", "_objects")
     )
-    paths = [str(HERE / "installed"), str(place)]
+    paths = [str(FOLDER / "installed"), str(place)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])}
     subprocess.run([sys.executable, "-m", "sawlog.kernels.build", PACKAGE], env=environment, check=True)
     with installed_package(PACKAGE, paths):

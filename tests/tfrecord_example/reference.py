@@ -17,7 +17,7 @@ def frame(*records: bytes) -> bytes:
 
 
 def offsets(*records: bytes) -> list[int]:
-    found = [0]
-    for one in records:
-        found.append(found[-1] + 16 + len(one))
-    return found[:-1]
+    offset_list = [0]
+    for record in records:
+        offset_list.append(offset_list[-1] + 16 + len(record))
+    return offset_list[:-1]

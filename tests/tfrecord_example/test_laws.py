@@ -21,9 +21,9 @@ HIDDEN = "A record inside the data of another one comes out if the length in fro
 def below(sample: Sample, dice: Random) -> Mutation:
     """One record changed, and written again with right checksums."""
     records = list(RECORDS if sample.name == "records" else NESTED)
-    at = dice.randrange(len(records))
-    records[at] = bend_bytes(records[at], dice)
-    return change_file(sample, sample.file_name, frame(*records), f"record {at} below its checksums")
+    offset = dice.randrange(len(records))
+    records[offset] = bend_bytes(records[offset], dice)
+    return change_file(sample, sample.file_name, frame(*records), f"record {offset} below its checksums")
 
 
 class TestLaws(Laws):
@@ -43,7 +43,7 @@ class TestLaws(Laws):
 
 def sample(name: str, records: list[bytes]) -> Sample:
     rows = pa.table({"record": pa.array(records, pa.binary())})
-    headers = [Span(at, 12) for at in offsets(*records)]
+    headers = [Span(offset, 12) for offset in offsets(*records)]
     data = frame(*records)
     return Sample(
         name, "tfrecord", data, "a.tfrecord", headers=headers, checked=True, rows=rows, grows=True, written=rows, body=0

@@ -23,10 +23,10 @@ from sawlog.format.damage import DamageWarning
 from sawlog.kernels import native
 from sawlog.map import survey
 
-from .conftest import HERE, PACKAGE
+from .conftest import FOLDER, PACKAGE
 from .reference import frame, offsets
 
-EXAMPLE = HERE.parents[1] / "examples" / "tfrecord"
+EXAMPLE = FOLDER.parents[1] / "examples" / "tfrecord"
 
 
 def records(count: int, longest: int = 300) -> list[bytes]:
@@ -43,7 +43,7 @@ def test_what_it_writes_is_what_others_write_and_read(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     sawlog.write(table(rows), path, format="tfrecord")
     assert path.read_bytes() == frame(*rows)
-    assert [bytes(one) for one in tfrecord_iterator(str(path))] == rows
+    assert [bytes(record) for record in tfrecord_iterator(str(path))] == rows
     assert sawlog.read(path, provenance=True).column("_offset").to_pylist() == offsets(*rows)
 
 
@@ -54,9 +54,11 @@ def test_a_large_file_is_cut_and_read_in_bounded_batches(tmp_path: Path) -> None
     dataset = sawlog.open(path)
     fragments = dataset.fragments(1 << 20)
     assert len(fragments) > 10
-    assert all((1 << 20) <= one.size < (1 << 20) + 1000 for one in fragments[:-1])
-    assert sum(one.size for one in fragments) == path.stat().st_size
-    assert [value for one in fragments for batch in one.to_batches() for value in batch.column(0).to_pylist()] == rows
+    assert all((1 << 20) <= fragment.size < (1 << 20) + 1000 for fragment in fragments[:-1])
+    assert sum(fragment.size for fragment in fragments) == path.stat().st_size
+    assert [
+        value for fragment in fragments for batch in fragment.to_batches() for value in batch.column(0).to_pylist()
+    ] == rows
     assert max(batch.nbytes for batch in dataset.to_batches()) < 5 << 20
     assert dataset.count_rows() == len(rows)
 
@@ -70,16 +72,16 @@ def test_the_damage_says_what_was_expected(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(data)
     (report,) = sawlog.verify(path).files
-    assert [(one.kind, one.offset, one.length) for one in report.damages] == [
+    assert [(damage.kind, damage.offset, damage.length) for damage in report.damages] == [
         ("bad_length", starts[2], starts[3] - starts[2]),
         ("bad_checksum", starts[5], starts[6] - starts[5]),
     ]
     assert "the checksum of the length should be 0x" in report.damages[0].detail
     with pytest.warns(DamageWarning):
-        kept = sawlog.read(path, on_damage="skip").column(0).to_pylist()
-    assert kept == [row for n, row in enumerate(rows) if n not in (2, 5)]
+        values = sawlog.read(path, on_damage="skip").column(0).to_pylist()
+    assert values == [row for n, row in enumerate(rows) if n not in (2, 5)]
     sawlog.repair(path, tmp_path / "b.tfrecord")
-    assert (tmp_path / "b.tfrecord").read_bytes() == frame(*kept)
+    assert (tmp_path / "b.tfrecord").read_bytes() == frame(*values)
     with pytest.warns(DamageWarning, match="1 bad_length"):
         assert sawlog.read(path, verify_checksums=False, on_damage="skip").num_rows == 8
 
@@ -100,7 +102,7 @@ def test_options_and_columns_that_make_no_sense(tmp_path: Path) -> None:
 def test_it_is_declared_as_it_is_installed_here() -> None:
     declared = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"]
     installed = ConfigParser()
-    installed.read(next((HERE / "installed").glob("*.dist-info")) / "entry_points.txt")
+    installed.read(next((FOLDER / "installed").glob("*.dist-info")) / "entry_points.txt")
     assert {group: dict(installed[group]) for group in installed.sections()} == declared
 
 
@@ -115,8 +117,8 @@ def test_the_command_line_knows_it(tmp_path: Path, installed: dict[str, str]) ->
     path.write_bytes(frame(*rows)[:-1])
     done = run(installed, "-m", "sawlog", "verify", path, "--json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert (found["rows"], found["paths"][0]["format"]) == (8, "tfrecord")
+    document = json.loads(done.stdout)
+    assert (document["rows"], document["paths"][0]["format"]) == (8, "tfrecord")
     done = run(installed, "-m", "sawlog", "convert", path, tmp_path / "train.parquet")
     assert done.returncode == 0, done.stderr
     assert pq.read_table(tmp_path / "train.parquet").column(0).to_pylist() == rows[:-1]
@@ -157,10 +159,10 @@ def test_a_library_made_with_another_sawlog_is_not_called(module: str, monkeypat
 
 def test_the_page_on_adding_a_format_is_about_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its blocks are either excerpts of the example, word for word, or run and give what they say."""
-    page = (HERE.parents[1] / "docs" / "adding-a-format.md").read_text("utf-8")
+    page = (FOLDER.parents[1] / "docs" / "adding-a-format.md").read_text("utf-8")
     sources = "".join(
-        one.read_text("utf-8")
-        for one in [*EXAMPLE.parent.rglob("sawlog_*/*.py"), *EXAMPLE.glob("*.toml"), *HERE.glob("*.py")]
+        path.read_text("utf-8")
+        for path in [*EXAMPLE.parent.rglob("sawlog_*/*.py"), *EXAMPLE.glob("*.toml"), *FOLDER.glob("*.py")]
     )
     monkeypatch.chdir(tmp_path)
     excerpts = programs = 0
@@ -180,9 +182,9 @@ def test_the_page_on_adding_a_format_is_about_this_one(tmp_path: Path, monkeypat
 def test_a_map_without_doing_anything(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(frame(b"one", b"two" * 50, b"three"))
-    found = survey(sawlog.open(path))
+    file_map = survey(sawlog.open(path))
     report = sawlog.verify(path)
-    assert (found.account, found.rows) == (report.account, 3)
-    (file,) = found.files
+    assert (file_map.account, file_map.rows) == (report.account, 3)
+    (file,) = file_map.files
     assert [start for start, _ in file.spans] == offsets(b"one", b"two" * 50, b"three")
-    assert [one.offset for one in file.excerpts] == offsets(b"one", b"two" * 50, b"three")
+    assert [excerpt.offset for excerpt in file.excerpts] == offsets(b"one", b"two" * 50, b"three")

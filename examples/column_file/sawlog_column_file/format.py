@@ -102,8 +102,8 @@ class GroupRange(FileRange):
             findings.add_damage(Damage(self.path, offset, size, "group_too_large", detail))
             return
         data = self.scan.storage.read(self.file, offset, size)
-        if (found := zlib.crc32(data)) != checksum:
-            detail = f"expected the CRC-32 {checksum:#x}, found {found:#x}"
+        if (checksum_read := zlib.crc32(data)) != checksum:
+            detail = f"expected the CRC-32 {checksum:#x}, found {checksum_read:#x}"
             findings.add_damage(Damage(self.path, offset, size, "bad_checksum", detail, rows))
             return
         findings.account.record += size
@@ -159,7 +159,7 @@ class ColumnFiles(Contents):
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
         directories = [read_directory(file, self.scan.storage) for file in self.files]
-        return {"groups": sum(len(one) for one in directories if not isinstance(one, str))}
+        return {"groups": sum(len(directory) for directory in directories if not isinstance(directory, str))}
 
 
 class ColumnFileWriter(FileWriter):
@@ -185,10 +185,10 @@ class ColumnFileWriter(FileWriter):
         if sum(waiting.num_rows for waiting in self._waiting) >= MAX_GROUP_ROWS:
             self._write_groups(MAX_GROUP_ROWS)
 
-    def _write_groups(self, least: int) -> None:
+    def _write_groups(self, min_rows: int) -> None:
         """Write groups, as long as so many rows are waiting."""
         rows = pa.Table.from_batches(self._waiting, ROWS_SCHEMA)
-        while rows.num_rows >= least:
+        while rows.num_rows >= min_rows:
             group, rows = rows.slice(0, MAX_GROUP_ROWS), rows.slice(MAX_GROUP_ROWS)
             times, values = (column.to_numpy() for column in group.columns)
             data = times.astype("<i8").tobytes() + values.astype("<f8").tobytes()

@@ -35,24 +35,24 @@ def sound(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 @always_inlined
 def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    sight, left = chain.count_visible_bytes(window, pos)
+    sight, remaining = chain.count_visible_bytes(window, pos)
     if state.lost >= 0:
-        if left < _HEADER:
-            return chain.FOUND, left
+        if remaining < _HEADER:
+            return chain.FOUND, remaining
         return chain.search_chain(sound, window.size - _HEADER + np.uint64(1), _HEADER, window, pos, state, rules)
     if window.base + pos >= window.end:
         return chain.ENDED, _ZERO
-    if left < _HEADER:
-        return chain.TORN, left
+    if remaining < _HEADER:
+        return chain.TORN, remaining
     if sight < _HEADER:
         return chain.SHORT, _HEADER
     length = _load_length(window.data, pos)
     if not sound(window, pos, state, rules):
-        expected, found = masked(window.data, pos, _LENGTH), _load_length_checksum(window.data, pos)
-        chain.blame(state, _BAD_LENGTH, expected, found)
+        expected, length_checksum = masked(window.data, pos, _LENGTH), _load_length_checksum(window.data, pos)
+        chain.blame(state, _BAD_LENGTH, expected, length_checksum)
         return chain.LOST, np.uint64(1)
-    if left < _FRAME or length > left - _FRAME:
-        return chain.TORN, left
+    if remaining < _FRAME or length > remaining - _FRAME:
+        return chain.TORN, remaining
     if length > rules.longest:
         chain.blame(state, _TOO_LARGE, length, rules.longest)
         return chain.DAMAGED, length + _FRAME
@@ -60,9 +60,12 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
         return chain.GOOD, length + _FRAME
     if sight < length + _FRAME:
         return chain.SHORT, length + _FRAME
-    expected, found = masked(window.data, pos + _HEADER, length), _load_checksum(window.data, pos + _HEADER + length)
-    if rules.verify and expected != found:
-        chain.blame(state, _BAD_CHECKSUM, expected, found)
+    expected, length_checksum = (
+        masked(window.data, pos + _HEADER, length),
+        _load_checksum(window.data, pos + _HEADER + length),
+    )
+    if rules.verify and expected != length_checksum:
+        chain.blame(state, _BAD_CHECKSUM, expected, length_checksum)
         return chain.DAMAGED, length + _FRAME
     return chain.GOOD, length + _FRAME
 

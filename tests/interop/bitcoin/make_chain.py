@@ -43,16 +43,16 @@ class Node:
     def __init__(self, directory: Path) -> None:
         self._cookie = directory / "regtest" / ".cookie"
 
-    def ask(self, method: str, *parameters: Any, within: float = 60) -> Any:
+    def ask(self, method: str, *parameters: Any, seconds: float = 60) -> Any:
         token = base64.b64encode(self._cookie.read_bytes()).decode()
         body = json.dumps({"jsonrpc": "2.0", "id": 0, "method": method, "params": parameters}).encode()
         headers = {"Authorization": f"Basic {token}", "Content-Type": "application/json"}
-        asked = urllib.request.Request(f"http://127.0.0.1:{PORT}/", body, headers)
-        with urllib.request.urlopen(asked, timeout=within) as answer:
-            found = json.load(answer)
-        if "error" in found:
-            raise ConnectionError(f"{method}: {found['error']}")
-        return found["result"]
+        request = urllib.request.Request(f"http://127.0.0.1:{PORT}/", body, headers)
+        with urllib.request.urlopen(request, timeout=seconds) as answer:
+            document = json.load(answer)
+        if "error" in document:
+            raise ConnectionError(f"{method}: {document['error']}")
+        return document["result"]
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def running(command: list[str], directory: Path) -> Iterator[Node]:
         node = Node(directory)
         for _ in range(600):
             try:
-                node.ask("getblockcount", within=1)
+                node.ask("getblockcount", seconds=1)
                 break
             except OSError:
                 time.sleep(0.1)
@@ -124,11 +124,11 @@ def truth(node: Node) -> dict[str, Any]:
                     coins.append([*place, satoshis, script["type"], script["hex"]])
     for tip in tips:
         blocks.setdefault(tip["hash"], node.ask("getblockheader", tip["hash"]))
-    kept = ("height", "version", "merkleroot", "time", "nonce", "bits", "nTx")
+    fields = ("height", "version", "merkleroot", "time", "nonce", "bits", "nTx")
     return {
         "version": node.ask("getnetworkinfo")["subversion"],
         "coins": coins,
-        "blocks": {name: [block[one] for one in kept] for name, block in blocks.items()},
+        "blocks": {name: [block[field] for field in fields] for name, block in blocks.items()},
         "transactions": transactions,
         "tips": {tip["hash"]: tip["status"] for tip in tips},
         "sums": node.ask("gettxoutsetinfo", "none"),
@@ -138,14 +138,14 @@ def truth(node: Node) -> dict[str, Any]:
 def places(directory: Path) -> dict[str, int]:
     """Where the blocks are in their file, by hash."""
     stored, key = (directory / "blk00000.dat").read_bytes(), (directory / "xor.dat").read_bytes()
-    data = bytes(byte ^ key[at % len(key)] for at, byte in enumerate(stored[: 1 << 20]))
-    found, at = {}, 0
-    while data[at : at + len(MAGIC)] == MAGIC:
-        size, at = int.from_bytes(data[at + 4 : at + 8], "little"), at + 8
-        digest = hashlib.sha256(hashlib.sha256(data[at : at + HEADER_SIZE]).digest()).digest()
-        found[digest[::-1].hex()] = at
-        at += size
-    return found
+    data = bytes(byte ^ key[index % len(key)] for index, byte in enumerate(stored[: 1 << 20]))
+    offsets, offset = {}, 0
+    while data[offset : offset + len(MAGIC)] == MAGIC:
+        size, offset = int.from_bytes(data[offset + 4 : offset + 8], "little"), offset + 8
+        digest = hashlib.sha256(hashlib.sha256(data[offset : offset + HEADER_SIZE]).digest()).digest()
+        offsets[digest[::-1].hex()] = offset
+        offset += size
+    return offsets
 
 
 def main(target: Path, command: list[str]) -> None:
@@ -154,12 +154,12 @@ def main(target: Path, command: list[str]) -> None:
             begin(node)
         with running(command, Path(scratch)) as node:
             go_on(node)
-            said = truth(node)
+            document = truth(node)
         for database in DATABASES:
             unwanted = shutil.ignore_patterns("LOCK", "LOG", "LOG.old")
             shutil.copytree(Path(scratch, "regtest", database), target / database, ignore=unwanted)
-        said["places"] = places(Path(scratch, "regtest", "blocks"))
-    (target / "truth.json").write_text(json.dumps(said) + "\n")
+        document["places"] = places(Path(scratch, "regtest", "blocks"))
+    (target / "truth.json").write_text(json.dumps(document) + "\n")
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 PORT = 8123
-WANTED = ("IndexedDB", "Local Extension Settings", "Local Storage", "Session Storage", "Sync Extension Settings")
+FOLDERS = ("IndexedDB", "Local Extension Settings", "Local Storage", "Session Storage", "Sync Extension Settings")
 SETTLING = 8
 
 
@@ -46,7 +46,7 @@ def serve(directory: Path) -> http.server.ThreadingHTTPServer:
     return server
 
 
-def visit(chromium: str, profile: Path, extension: Path, url: str, wanted: set[str]) -> None:
+def visit(chromium: str, profile: Path, extension: Path, url: str, expected: set[str]) -> None:
     """Open a page, wait until it has said what it stored, and kill the browser."""
     arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--user-data-dir={profile}"]
     features = "--disable-features=DisableLoadExtensionCommandLineSwitch"
@@ -54,29 +54,29 @@ def visit(chromium: str, profile: Path, extension: Path, url: str, wanted: set[s
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, start_new_session=True, stdout=quiet, stderr=quiet) as browser:
         for _ in range(1200):
-            if wanted <= Pages.truth.keys() or "error" in Pages.truth:
+            if expected <= Pages.truth.keys() or "error" in Pages.truth:
                 break
             time.sleep(0.1)
         time.sleep(SETTLING)
         os.killpg(browser.pid, signal.SIGKILL)
-    if not wanted <= Pages.truth.keys():
+    if not expected <= Pages.truth.keys():
         sys.exit(f"{url}: {Pages.truth.get('error', 'the page said nothing')}")
 
 
 def main(chromium: str, target: Path) -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         site = Path(scratch, "site")
-        shutil.copytree(HERE, site)
+        shutil.copytree(FOLDER, site)
         worker = site / "extension" / "worker.js"
         worker.write_text(worker.read_text().replace("PORT", str(PORT)))
         profile = Path(scratch, "profile")
         server = serve(site)
         pages = {"indexed_db.html": {"indexed_db", "extension"}, "storage.html": {"storage"}}
-        for page, wanted in pages.items():
-            visit(chromium, profile, site / "extension", f"http://127.0.0.1:{PORT}/{page}", wanted)
+        for page, expected in pages.items():
+            visit(chromium, profile, site / "extension", f"http://127.0.0.1:{PORT}/{page}", expected)
         server.shutdown()
         target.mkdir(parents=True)
-        for name in WANTED:
+        for name in FOLDERS:
             unwanted = shutil.ignore_patterns("LOCK", "LOG", "LOG.old")
             shutil.copytree(profile / "Default" / name, target / name, ignore=unwanted)
         (target / "truth.json").write_text(json.dumps(Pages.truth, indent=1, sort_keys=True) + "\n")

@@ -23,7 +23,7 @@ from typing import Any
 PORT = 8124
 HOSTS = ("localhost", "a.localhost")
 SITE = f"http://127.0.0.1:{PORT}"
-WANTED = ("GCM Store", "Site Characteristics Database", "Sync Data/LevelDB", "shared_proto_db")
+FOLDERS = ("GCM Store", "Site Characteristics Database", "Sync Data/LevelDB", "shared_proto_db")
 MANIFEST = {
     "manifest_version": 3,
     "name": "services",
@@ -168,12 +168,12 @@ def visit(browser: Browser, scratch: Path) -> dict[str, Any]:
     for host in HOSTS:
         browser.page(f"http://{host}:{PORT}/other")
     targets = browser("Target.getTargets")["targetInfos"]
-    (worker,) = (one["targetId"] for one in targets if one["url"].startswith("chrome-extension:"))
+    (worker,) = (target["targetId"] for target in targets if target["url"].startswith("chrome-extension:"))
     truth["extension"] = browser.run(browser.attach(worker), EXTEND)
     browser("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(scratch))
     browser("Target.createTarget", url=f"{SITE}/download")
     time.sleep(3)
-    for target in (one["targetId"] for one in targets if one["url"].endswith("/other")):
+    for target in (target["targetId"] for target in targets if target["url"].endswith("/other")):
         browser("Target.closeTarget", targetId=target)
     urls = browser.page("chrome://chrome-urls")
     browser.run(urls, "document.querySelector('chrome-urls-app').shadowRoot.querySelector('cr-button').click()")
@@ -203,7 +203,7 @@ def main(chromium: str, target: Path) -> None:
             browser.process.wait()
             server.shutdown()
         target.mkdir(parents=True)
-        for place in WANTED:
+        for place in FOLDERS:
             unwanted = shutil.ignore_patterns("LOCK", "LOG", "LOG.old")
             shutil.copytree(scratch / "profile" / "Default" / place, target / place, ignore=unwanted)
         (target / "truth.json").write_text(json.dumps(truth, indent=1, sort_keys=True, ensure_ascii=False) + "\n")

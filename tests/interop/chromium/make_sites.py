@@ -20,7 +20,7 @@ from make_services import Browser, Servers
 
 PORT = 8125
 SITE = f"http://127.0.0.1:{PORT}"
-WANTED = ("File System", "Platform Notifications", "Service Worker/Database")
+FOLDERS = ("File System", "Platform Notifications", "Service Worker/Database")
 WORKER = b"""importScripts("/part.js");
 addEventListener("install", (event) => event.addRoutes({condition: {urlPattern: "/routed/*"}, source: "network"}));
 addEventListener("activate", (event) => event.waitUntil((async () => {
@@ -141,8 +141,8 @@ def visit(browser: Browser) -> dict[str, Any]:
         events = [
             event["params"] for event in browser.events if event["method"] == f"ServiceWorker.worker{name}Updated"
         ]
-        listed = [one for event in events for one in event[f"{name.lower()}s"]]
-        truth[f"{name.lower()}s"] = {one[f"{name.lower()}Id"]: one for one in listed}
+        listed = [entry for event in events for entry in event[f"{name.lower()}s"]]
+        truth[f"{name.lower()}s"] = {entry[f"{name.lower()}Id"]: entry for entry in listed}
     time.sleep(6)
     return truth
 
@@ -160,7 +160,7 @@ def main(chromium: str, target: Path) -> None:
             browser.process.kill()
             browser.process.wait()
         target.mkdir(parents=True)
-        for place in WANTED:
+        for place in FOLDERS:
             unwanted = shutil.ignore_patterns("LOCK", "LOG", "LOG.old", ".usage")
             shutil.copytree(scratch / "profile" / "Default" / place, target / place, ignore=unwanted)
         (target / "truth.json").write_text(json.dumps(truth, indent=1, sort_keys=True, ensure_ascii=False) + "\n")

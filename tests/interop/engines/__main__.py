@@ -23,22 +23,22 @@ def main() -> int:
         "--newest", action="store_true", help="the newest release of each engine, as it is served today"
     )
     parser.add_argument("--keep", type=Path, help="where databases stay that are not answered for rightly")
-    chosen = parser.parse_args()
-    first, last = map(int, chosen.seeds.split(":"))
+    arguments = parser.parse_args()
+    first, last = map(int, arguments.seeds.split(":"))
     wrong = 0
-    for engine in NEWEST if chosen.newest else ENGINES:
-        if chosen.engines and not engine.name.startswith(tuple(chosen.engines)):
+    for engine in NEWEST if arguments.newest else ENGINES:
+        if arguments.engines and not engine.name.startswith(tuple(arguments.engines)):
             continue
-        command = engine.ready(chosen.cache)
+        command = engine.ready(arguments.cache)
         right = 0
         for seed in range(first, last):
             with tempfile.TemporaryDirectory() as directory:
-                found = difference(engine, command, seed, Path(directory))
-                right += not found
-                if found:
-                    print(f"{engine.name} --seeds {seed}:{seed + 1}: {found}", flush=True)
-                    if chosen.keep:
-                        shutil.copytree(directory, chosen.keep / f"{engine.name}-{seed}", dirs_exist_ok=True)
+                text = difference(engine, command, seed, Path(directory))
+                right += not text
+                if text:
+                    print(f"{engine.name} --seeds {seed}:{seed + 1}: {text}", flush=True)
+                    if arguments.keep:
+                        shutil.copytree(directory, arguments.keep / f"{engine.name}-{seed}", dirs_exist_ok=True)
         print(f"{engine.name}: {right} of {last - first} databases right", flush=True)
         wrong += last - first - right
     return min(wrong, 1)

@@ -20,7 +20,7 @@ import sawlog
 from tests.interop.engines import profiles
 from tests.interop.engines.workload import Profile, Step, workload
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 ENDINGS = ("closed", "killed", "copied")
 """How a database is left: closed cleanly, killed by SIGKILL, or copied while it is open."""
 PATIENCE = 60
@@ -49,8 +49,8 @@ class Engine:
         """The command that drives it, built where it is not yet."""
         directory = (cache / self.name).absolute()
         done = directory / "command.json"
-        sources = [one for one in HERE.rglob("*") if one.is_file() and not one.suffix.startswith(".py")]
-        if not done.exists() or done.stat().st_mtime < max(one.stat().st_mtime for one in sources):
+        sources = [path for path in FOLDER.rglob("*") if path.is_file() and not path.suffix.startswith(".py")]
+        if not done.exists() or done.stat().st_mtime < max(source.stat().st_mtime for source in sources):
             directory.mkdir(parents=True, exist_ok=True)
             done.write_text(json.dumps(self.build(directory)))
         command: list[str] = json.loads(done.read_text())
@@ -68,7 +68,7 @@ def pebble(release: str, also: Sequence[str] = ()) -> Callable[[Path], Sequence[
     module = "github.com/cockroachdb/pebble" + ("" if release.startswith("1.") else "/v2")
 
     def build(directory: Path) -> Sequence[str]:
-        source = (HERE / "pebble" / "main.go").read_text()
+        source = (FOLDER / "pebble" / "main.go").read_text()
         (directory / "main.go").write_text(source.replace("github.com/cockroachdb/pebble/v2", module))
         return _go(directory, f"{module}@{release if release == LATEST else f'v{release}'}", *also)
 
@@ -89,7 +89,7 @@ LATEST = "latest"
 
 def goleveldb(directory: Path) -> Sequence[str]:
     """goleveldb, from the Go module proxy."""
-    shutil.copy(HERE / "goleveldb" / "main.go", directory)
+    shutil.copy(FOLDER / "goleveldb" / "main.go", directory)
     return _go(directory, "github.com/syndtr/goleveldb/leveldb@v1.0.0")
 
 
@@ -98,7 +98,7 @@ def python(package: str, driver: str) -> Callable[[Path], Sequence[str]]:
 
     def build(directory: Path) -> Sequence[str]:
         run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(directory), package], directory)
-        return ["env", f"PYTHONPATH={directory}", sys.executable, str(HERE / driver / "driver.py")]
+        return ["env", f"PYTHONPATH={directory}", sys.executable, str(FOLDER / driver / "driver.py")]
 
     return build
 
@@ -107,7 +107,7 @@ def classic_level(release: str) -> Callable[[Path], Sequence[str]]:
     """LevelDB for Node.js."""
 
     def build(directory: Path) -> Sequence[str]:
-        shutil.copy(HERE / "classic_level" / "driver.js", directory)
+        shutil.copy(FOLDER / "classic_level" / "driver.js", directory)
         run(["npm", "install", "--silent", "--prefix", str(directory), f"classic-level@{release}"], directory)
         return ["node", str(directory / "driver.js")]
 
@@ -122,7 +122,7 @@ def rocksdbjni(release: str) -> Callable[[Path], Sequence[str]]:
             command = ["mvn", "--quiet", "--batch-mode", "dependency:copy", f"-Dartifact={artifact}"]
             run([*command, f"-DoutputDirectory={directory}"], directory)
         path = f"{directory}:{directory}/*"
-        run(["javac", "-d", str(directory), "-cp", path, str(HERE / "rocksdbjni" / "Driver.java")], directory)
+        run(["javac", "-d", str(directory), "-cp", path, str(FOLDER / "rocksdbjni" / "Driver.java")], directory)
         return ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", path, "Driver"]
 
     return build
@@ -246,18 +246,18 @@ def _copy(path: Path, to: Path) -> Path:
 
 
 def _listing(path: Path) -> dict[str, int]:
-    with os.scandir(path) as found:
-        return {one.name: one.stat().st_size for one in found}
+    with os.scandir(path) as entries:
+        return {entry.name: entry.stat().st_size for entry in entries}
 
 
 def live(path: Path, family: str, joint: bytes = b"") -> dict[bytes, bytes]:
     """What sawlog says that the database holds; operands are joined, the newest last."""
-    found: dict[bytes, bytes] = {}
+    state: dict[bytes, bytes] = {}
     rows = sawlog.read(path, format="leveldb_database", view="live", table=family)
     for row in rows.to_pylist():
-        older, newer = row["value"], found.get(row["key"])
-        found[row["key"]] = older if newer is None else older + joint + newer
-    return found
+        older, newer = row["value"], state.get(row["key"])
+        state[row["key"]] = older if newer is None else older + joint + newer
+    return state
 
 
 def difference(engine: Engine, command: Sequence[str], seed: int, directory: Path) -> str:
@@ -265,11 +265,11 @@ def difference(engine: Engine, command: Sequence[str], seed: int, directory: Pat
     try:
         answer = ask(engine, command, seed, directory)
         for family, expected in answer.rows.items():
-            found = live(answer.path, family, engine.joint)
-            wrong = sorted(key for key in {*found, *expected} if found.get(key) != expected.get(key))
-            if wrong and not (engine.revives and _revived(command, answer, family, wrong, found, directory)):
-                one, other = found.get(wrong[0]), expected.get(wrong[0])
-                first = f"{wrong[0]!r} is {one!r:.60}, not {other!r:.60}"
+            state = live(answer.path, family, engine.joint)
+            wrong = sorted(key for key in {*state, *expected} if state.get(key) != expected.get(key))
+            if wrong and not (engine.revives and _revived(command, answer, family, wrong, state, directory)):
+                value, expected_value = state.get(wrong[0]), expected.get(wrong[0])
+                first = f"{wrong[0]!r} is {value!r:.60}, not {expected_value!r:.60}"
                 return f"{family}: {len(wrong)} of {len(expected)} keys differ: {first}"
     except Exception as error:  # noqa: BLE001 whatever it is, it is counted
         return f"{type(error).__name__}: {error}"
@@ -281,7 +281,7 @@ def _revived(
     answer: Answer,
     family: str,
     keys: Sequence[bytes],
-    found: dict[bytes, bytes],
+    state: dict[bytes, bytes],
     directory: Path,
 ) -> bool:
     """Whether RocksDB itself has changed what the database holds, between its answer and its end.
@@ -307,4 +307,4 @@ def _revived(
     again = {**opening, "options": {**opening["options"], "family": still}}
     copy = _copy(answer.path, directory / "again")
     with _replayed(command, copy, [again], directory / "again.jsonl") as (_, rows):
-        return rows.get(family, {}) == found
+        return rows.get(family, {}) == state

@@ -51,12 +51,12 @@ def pebble(release: str) -> Callable[[random.Random], Profile]:
         ranged = version >= 8 and (split or release >= "2")
         operations |= {"range_key_set": 1, "range_key_delete": 1} if ranged else {}
         operations |= {"delete_sized": 2} if version >= 15 else {}
-        least = 4 if version >= 8 else 1 if version < 5 else 3
+        lowest = 4 if version >= 8 else 1 if version < 5 else 3
         return Profile(
             options={"format": version, "text": text, "split": split},
             operations=operations,
             steps={**STEPS, "ingest": 5, **({"excise": 2} if version >= 16 else {})},
-            table=lambda dice: _table_of(dice.randint(least, 8), dice.choice([CRC, XXH64])),
+            table=lambda dice: _table_of(dice.randint(lowest, 8), dice.choice([CRC, XXH64])),
             ingested=("put", "delete", "merge", "delete_range", *(("range_key_set",) if ranged else ())),
         )
 
@@ -140,7 +140,7 @@ def rocksdb(release: int, formats: Sequence[int | None]) -> Callable[[random.Ran
             *(["kXXH3"] if release >= 7 else []),
         ]
         indexes = ["kBinarySearch", "kTwoLevelIndexSearch", *(["kBinarySearchWithFirstKey"] if release >= 7 else [])]
-        found = {
+        settings = {
             "format_version": dice.choice(formats),
             "checksum": dice.choice(checksums),
             "index_type": dice.choice(indexes),
@@ -150,18 +150,18 @@ def rocksdb(release: int, formats: Sequence[int | None]) -> Callable[[random.Ran
             "metadata_block_size": dice.choice([100, 4096]),
             "enable_index_compression": dice.choice(["true", "false"]),
         }
-        two_levels = found["index_type"] == "kTwoLevelIndexSearch"
-        found["partition_filters"] = dice.choice(["true", "false"]) if two_levels else "false"
+        two_levels = settings["index_type"] == "kTwoLevelIndexSearch"
+        settings["partition_filters"] = dice.choice(["true", "false"]) if two_levels else "false"
         if release >= 11:
-            found["use_delta_encoding"] = dice.choice(["true", "false"])
-            found["separate_key_value_in_data_block"] = dice.choice(["true", "false"])
-            found["uniform_cv_threshold"] = dice.choice(["-1", "0.2", "1000"])
+            settings["use_delta_encoding"] = dice.choice(["true", "false"])
+            settings["separate_key_value_in_data_block"] = dice.choice(["true", "false"])
+            settings["uniform_cv_threshold"] = dice.choice(["-1", "0.2", "1000"])
         if dice.random() < 0.5:
             ribbon = release >= 7 and dice.random() < 0.5
-            found["filter_policy"] = "ribbonfilter:10:0" if ribbon else "bloomfilter:10:false"
+            settings["filter_policy"] = "ribbonfilter:10:0" if ribbon else "bloomfilter:10:false"
         if release >= 6:
-            found["data_block_index_type"] = dice.choice(["kDataBlockBinarySearch", "kDataBlockBinaryAndHash"])
-        return "{" + "".join(f"{name}={value};" for name, value in found.items() if value is not None) + "}"
+            settings["data_block_index_type"] = dice.choice(["kDataBlockBinarySearch", "kDataBlockBinaryAndHash"])
+        return "{" + "".join(f"{name}={value};" for name, value in settings.items() if value is not None) + "}"
 
     def profile(dice: random.Random) -> Profile:
         family = {

@@ -75,17 +75,17 @@ class _Draw:
     def steps(self) -> list[Step]:
         """All of it."""
         dice, profile = self._dice, self._profile
-        found: list[Step] = [{"do": "open", "options": profile.options, "families": self._families[1:]}]
+        steps: list[Step] = [{"do": "open", "options": profile.options, "families": self._families[1:]}]
         names, weights = list(profile.steps), list(profile.steps.values())
         for _ in range(dice.choice([2, 6, 15, 40])):
             for _ in range(dice.randint(1, 6)):
-                found.append(self._write())
-            found.append(self._step(dice.choices(names, weights)[0]))
+                steps.append(self._write())
+            steps.append(self._step(dice.choices(names, weights)[0]))
         if dice.random() < 0.7:
-            found.append(self._write())
+            steps.append(self._write())
         # What a process that is killed holds back is lost to itself, too.
         last: Step = {"do": "write", "family": "default", "sync": True, "of": [["put", _hex("~last"), _hex("x")]]}
-        return [*(one for one in found if one), last]
+        return [*(step for step in steps if step), last]
 
     def _key(self) -> str:
         number = self._dice.randrange(self._space)
@@ -119,23 +119,23 @@ class _Draw:
             weighed.pop("log_data", None)
         names, weights = list(weighed), list(weighed.values())
         count = self._dice.choice([1, 1, 3, 20, 60])
-        chosen = self._dice.choices(names, weights, k=count)
+        names_drawn = self._dice.choices(names, weights, k=count)
         return {
             "do": "write",
             "family": family,
             "sync": self._dice.random() < 0.3,
-            "of": [one for name in chosen for one in self._operation(name, family)],
+            "of": [operation for name in names_drawn for operation in self._operation(name, family)],
         }
 
     def _operation(self, name: str, family: str) -> list[Operation]:
         if name in ("single_delete", "delete_sized"):
             # A key of its own kind, in no range: it is put once before each time that it is deleted.
             key = _hex(f"\x7f{name[0]}{self._dice.randrange(9)}")
-            held = self._once.pop((family, key), None)
-            if held is None:
-                self._once[family, key] = held = self._value()
-                return [["put", key, held]]
-            return [[name, key, *([held] if name == "delete_sized" else [])]]
+            value = self._once.pop((family, key), None)
+            if value is None:
+                self._once[family, key] = value = self._value()
+                return [["put", key, value]]
+            return [[name, key, *([value] if name == "delete_sized" else [])]]
         if name == "log_data":
             return [[name, self._value()]]
         if name.startswith(("delete_range", "range_key")):
@@ -156,24 +156,24 @@ class _Draw:
         keys = sorted({self._key() for _ in range(self._dice.choice([1, 5, 40]))})
         parts = self._dice.choice([1, 1, 1, 2, 3])
         size = -(-len(keys) // parts)
-        tables = [self._table(keys[at : at + size]) for at in range(0, len(keys), size)]
+        tables = [self._table(keys[index : index + size]) for index in range(0, len(keys), size)]
         if name == "ingest":
             return {"do": "ingest", "family": family, "tables": tables}
         # Pebble excises no versions of a key without the others.
         low, high = (_hex(bytes.fromhex(bound).partition(b"@")[0]) for bound in self._range())
         high = max(high, low + "00")
-        inside = [one for one in tables if all(low <= key < high for _, key, *_ in one["of"])]
-        inside = [one for one in inside if not any(op[0] in ("delete_range", "range_key_set") for op in one["of"])]
+        inside = [table for table in tables if all(low <= key < high for _, key, *_ in table["of"])]
+        inside = [row for row in inside if not any(op[0] in ("delete_range", "range_key_set") for op in row["of"])]
         return {"do": "ingest", "family": family, "tables": inside, "low": low, "high": high}
 
     def _table(self, keys: list[str]) -> Step:
         """A table that is written apart: its keys in order, each once; or only range keys or range deletions."""
-        dice, known = self._dice, self._profile.ingested
-        made = self._profile.table(dice)
-        ranges = [name for name in ("delete_range", "range_key_set") if name in known]
+        dice, ingested = self._dice, self._profile.ingested
+        table = self._profile.table(dice)
+        ranges = [name for name in ("delete_range", "range_key_set") if name in ingested]
         only = dice.choice(ranges) if ranges and dice.random() < 0.2 else None
-        points = [name for name in known if name not in ranges]
-        found: list[Operation] = []
+        points = [name for name in ingested if name not in ranges]
+        operations: list[Operation] = []
         for key, behind in zip(keys, [*keys[1:], keys[-1] + "00"], strict=True):
             name = only or (dice.choice(points) if dice.random() < 0.5 else "put")
             if ranges and only is None and dice.random() < 0.15:
@@ -183,7 +183,7 @@ class _Draw:
                 name = "put"
             if name in ranges:
                 extra = [_hex("@5"), self._value()] if name == "range_key_set" else []
-                found.append([name, key, behind, *extra])
+                operations.append([name, key, behind, *extra])
             else:
-                found.append([name, key, *([self._value()] if name != "delete" else [])])
-        return {**made, "of": found}
+                operations.append([name, key, *([self._value()] if name != "delete" else [])])
+        return {**table, "of": operations}

@@ -94,7 +94,7 @@ class Stored:
 
     def shard(self, part: bytes, number: int) -> bytes:
         columns = cut(part, self.data, self.block)
-        return streamed(columns[number - 1] if number <= self.data else [bytes(len(one)) for one in columns[0]])
+        return streamed(columns[number - 1] if number <= self.data else [bytes(len(column)) for column in columns[0]])
 
     def header(self) -> list[Any]:
         kind = 2 if self.deleted else 1
@@ -132,13 +132,15 @@ class Stored:
 def xl_meta(versions: Sequence[Stored], number: int = 1, *, minor: int = 3) -> bytes:
     """The metadata of an object on the drive that has one of the shards."""
     if minor == 3:
-        listed = b"".join(pack(pack(one.header())) + pack(pack(one.body(number))) for one in versions)
+        listed = b"".join(pack(pack(version.header())) + pack(pack(version.body(number))) for version in versions)
         body = pack(3) + pack(3) + pack(len(versions)) + listed
     else:
-        body = pack({"Versions": [one.body(number) for one in versions]})
+        body = pack({"Versions": [version.body(number) for version in versions]})
     if not minor:
         return b"XL2 1   " + body
-    data = {one.key: one.shard(one.parts[0], number) for one in versions if one.inline and one.parts}
+    data = {
+        version.key: version.shard(version.parts[0], number) for version in versions if version.inline and version.parts
+    }
     checksum = b"\xce" + struct.pack(">I", xxhash.xxh64_intdigest(body) & 0xFFFFFFFF) if minor >= 2 else b""
     inline = b"\x01" + pack(data) if data else b""
     return b"XL2 " + struct.pack("<HH", 1, minor) + pack(body) + checksum + inline
@@ -169,14 +171,14 @@ def put_old(drive: Path, key: str, parts: Sequence[bytes], algorithm: str = "hig
     sums = []
     for place, part in enumerate(parts, 1):
         blocks = cut(part, data, block)[min(number, data) - 1]
-        whole = b"".join(blocks)
+        content = b"".join(blocks)
         name = f"part.{place}"
-        (folder / name).write_bytes(streamed(blocks) if algorithm.endswith("S") else whole)
+        (folder / name).write_bytes(streamed(blocks) if algorithm.endswith("S") else content)
         digest = {
             "highwayhash256S": "",
-            "highwayhash256": highway(whole).hex(),
-            "sha256": hashlib.sha256(whole).hexdigest(),
-            "blake2b": hashlib.blake2b(whole).hexdigest(),
+            "highwayhash256": highway(content).hex(),
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "blake2b": hashlib.blake2b(content).hexdigest(),
         }[algorithm]
         sums.append({"name": name, "algorithm": algorithm, "hash": digest})
     sizes = [

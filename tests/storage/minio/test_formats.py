@@ -90,11 +90,11 @@ def test_verdicts_are_those_of_the_store(
     assert report.verdict == verdict
     (damage,) = (damage for file in report.files for damage in file.damages)
     assert (damage.path, damage.kind) == (str(meta.parent), kind)
-    wanted = {"table": "autoid", "metadata": metadata}
+    options = {"table": "autoid", "metadata": metadata}
     with pytest.raises(error):
-        sawlog.read(root, **wanted)
+        sawlog.read(root, **options)
     with pytest.warns(sawlog.DamageWarning):
-        assert sawlog.read(root, on_damage="skip", **wanted).num_rows == 0
+        assert sawlog.read(root, on_damage="skip", **options).num_rows == 0
 
 
 def test_a_log_is_read_up_to_the_block_that_is_damaged(tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_every_format_reads_the_same(tmp_path: Path, source: Path) -> None:
         assert answer(bucket, view) == answer(folder, view)
     ours, plain = sawlog.verify(bucket), sawlog.verify(folder)
     assert (ours.verdict, ours.rows, len(ours.files)) == (plain.verdict, plain.rows, len(plain.files))
-    assert [(one.size, one.account, one.kinds) for one in ours.files] == [
-        (one.size, one.account, one.kinds) for one in plain.files
+    assert [(file.size, file.account, file.kinds) for file in ours.files] == [
+        (file.size, file.account, file.kinds) for file in plain.files
     ]
 
 
@@ -180,8 +180,8 @@ def test_drives_in_other_stores_are_read(tmp_path: Path) -> None:
     store.put(str(root), "/volumes-of-minio", recursive=True)
     try:
         metadata = "memory:///volumes-of-minio/minio/a-bucket/files/etcd.json"
-        found = sawlog.read("memory:///volumes-of-minio", table="autoid", metadata=metadata)
-        assert found.equals(TABLE)
+        table = sawlog.read("memory:///volumes-of-minio", table="autoid", metadata=metadata)
+        assert table.equals(TABLE)
         assert sawlog.verify("memory:///volumes-of-minio/minio/a-bucket").verdict == Verdict.CLEAN
     finally:
         store.rm("/volumes-of-minio", recursive=True)

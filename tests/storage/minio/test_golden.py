@@ -48,16 +48,16 @@ def test_a_collection_is_read_from_drives(drives: Path) -> None:
     assert (report.verdict, report.rows) == ("clean", 45)
 
 
-@pytest.mark.parametrize("lost", list(itertools.combinations("1234", 2)))
+@pytest.mark.parametrize("lost_drives", list(itertools.combinations("1234", 2)))
 @pytest.mark.parametrize("drives", ["four"], indirect=True)
-def test_two_of_four_drives_are_enough(drives: Path, lost: tuple[str, ...]) -> None:
-    for number in lost:
+def test_two_of_four_drives_are_enough(drives: Path, lost_drives: tuple[str, ...]) -> None:
+    for number in lost_drives:
         shutil.rmtree(drives / f"d{number}")
-    first = min(set("1234") - set(lost))
+    first = min(set("1234") - set(lost_drives))
     expected = {f"d{first}/{key}": data for key, data in ALL.items()}
     storage = Storage()
-    found = {file.path.removeprefix(f"{drives}/"): storage.read(file) for file in storage.find(drives)}
-    assert found == expected
+    contents = {file.path.removeprefix(f"{drives}/"): storage.read(file) for file in storage.find(drives)}
+    assert contents == expected
 
 
 @pytest.mark.parametrize("drives", ["four"], indirect=True)

@@ -22,11 +22,11 @@ LARGEST = (1 << 63) - 1
 def read_object(root: Path) -> bytes | None:
     """The one object; `None` where it is refused by a finding, or is not there."""
     storage = Storage()
-    found = [file for file in storage.find(root) if file.name == "key"]
-    if not found:
+    files = [file for file in storage.find(root) if file.name == "key"]
+    if not files:
         return None
     try:
-        return storage.read(found[0])
+        return storage.read(files[0])
     except FINDING_ERRORS:
         return None
 
@@ -69,8 +69,8 @@ def test_changes_of_old_metadata_are_refused_or_harmless(tmp_path: Path) -> None
     meta = put_old(tmp_path, "b/key", [DATA])
     for changed in changes(meta.read_bytes()):
         meta.write_bytes(changed)
-        found = read_object(tmp_path)
-        assert found is None or DATA.startswith(found)
+        content = read_object(tmp_path)
+        assert content is None or DATA.startswith(content)
 
 
 def replaced(name: str, value: bytes) -> Callable[[bytes], bytes]:
@@ -107,11 +107,11 @@ def test_memory_is_what_the_files_justify(tmp_path: Path, name: str) -> None:
     read_object(tmp_path)
     tracemalloc.start()
     try:
-        found = read_object(tmp_path)
+        content = read_object(tmp_path)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert found in (DATA, None)
+    assert content in (DATA, None)
     assert peak < 2_000_000
     (file,) = (file for file in Storage().find(tmp_path) if file.name == "key")
     assert file.size <= max(len(DATA) + 1, len(data))

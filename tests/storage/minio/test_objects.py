@@ -102,10 +102,10 @@ def test_versions_as_of_a_time(tmp_path: Path) -> None:
     last = Stored([BYTES[:70]], identity=bytes([3] * 16), modified=MODIFIED + 2 * second)
     put(tmp_path, "b/object", last, marker, first)
     put(tmp_path, "b/deleted", marker, first)
-    begun = dt.datetime.fromtimestamp(MODIFIED // second, dt.UTC)
+    first_time = dt.datetime.fromtimestamp(MODIFIED // second, dt.UTC)
     states = []
     for seconds in (-1, 0.5, 1.5, 2.5):
-        time = begun + dt.timedelta(seconds=seconds)
+        time = first_time + dt.timedelta(seconds=seconds)
         for option in (time, time.isoformat(), time.replace(tzinfo=None).isoformat()):
             storage = pickle.loads(pickle.dumps(Storage({"minio_as_of": option})))
             assert storage.options == {}

@@ -9,31 +9,31 @@ import rocksdict as r
 
 path, script = sys.argv[1:]
 db = None
-chosen: dict = {}
+settings: dict = {}
 families: list = []
 snapshots = []
 
 
 def options():
-    made = r.Options(raw_mode=True)
-    made.create_if_missing(True)
-    made.create_missing_column_families(True)
-    made.set_compression_type(getattr(r.DBCompressionType, chosen["codec"])())
-    made.set_write_buffer_size(chosen["buffer"])
-    made.set_level_zero_file_num_compaction_trigger(chosen["files"])
-    made.set_target_file_size_base(chosen["target"])
+    opened = r.Options(raw_mode=True)
+    opened.create_if_missing(True)
+    opened.create_missing_column_families(True)
+    opened.set_compression_type(getattr(r.DBCompressionType, settings["codec"])())
+    opened.set_write_buffer_size(settings["buffer"])
+    opened.set_level_zero_file_num_compaction_trigger(settings["files"])
+    opened.set_target_file_size_base(settings["target"])
     table = r.BlockBasedOptions()
-    table.set_block_size(chosen["block"])
-    table.set_format_version(chosen["format"])
+    table.set_block_size(settings["block"])
+    table.set_format_version(settings["format"])
     if hasattr(r, "ChecksumType"):
-        table.set_checksum_type(getattr(r.ChecksumType, chosen["checksum"])())
-    table.set_block_restart_interval(chosen["restarts"])
-    made.set_block_based_table_factory(table)
-    if chosen["blobs"] and hasattr(made, "set_enable_blob_files"):
-        made.set_enable_blob_files(True)
-        made.set_min_blob_size(chosen["blobs"])
-        made.set_blob_compression_type(getattr(r.DBCompressionType, chosen["blob_codec"])())
-    return made
+        table.set_checksum_type(getattr(r.ChecksumType, settings["checksum"])())
+    table.set_block_restart_interval(settings["restarts"])
+    opened.set_block_based_table_factory(table)
+    if settings["blobs"] and hasattr(opened, "set_enable_blob_files"):
+        opened.set_enable_blob_files(True)
+        opened.set_min_blob_size(settings["blobs"])
+        opened.set_blob_compression_type(getattr(r.DBCompressionType, settings["blob_codec"])())
+    return opened
 
 
 def opened():
@@ -45,26 +45,26 @@ def of(name):
 
 
 def values(text):
-    return [bytes.fromhex(one) for one in text]
+    return [bytes.fromhex(digits) for digits in text]
 
 
 with open(script) as lines:
     for step in map(json.loads, lines):
         family = step.get("family", "default")
         if step["do"] == "open":
-            chosen, families = step["options"], ["default", *step["families"]] if step["families"] else []
+            settings, families = step["options"], ["default", *step["families"]] if step["families"] else []
             db = opened()
         elif step["do"] == "write":
             batch = r.WriteBatch(raw_mode=True)
             handle = db.get_column_family_handle(family) if families else None
             for name, *texts in step["of"]:
-                key, *rest = values(texts)
+                key, *arguments = values(texts)
                 if name == "put":
-                    batch.put(key, rest[0], handle)
+                    batch.put(key, arguments[0], handle)
                 elif name == "delete":
                     batch.delete(key, handle)
                 else:
-                    batch.delete_range(key, rest[0], handle)
+                    batch.delete_range(key, arguments[0], handle)
             write = r.WriteOptions()
             write.sync = step["sync"]
             db.write(batch, write)
