@@ -33,7 +33,7 @@ class Comparison:
     """
 
     moved: dict[Row, tuple[float, float]]
-    gone: list[Row]
+    removed: list[Row]
     new: list[Row]
 
     @classmethod
@@ -57,7 +57,7 @@ class Comparison:
             rows = [f"| {name(row)} | {a:.2f} x | {b:.2f} x | {b / a:.2f} |" for row, (a, b) in self.moved.items()]
             parts.append("\n".join(["| | page | this run | of the page's |", "|---|---:|---:|---:|", *rows]))
         for rows, heading in (
-            (self.gone, "Rows of the page that the run lacks"),
+            (self.removed, "Rows of the page that the run lacks"),
             (self.new, "Rows that the page lacks"),
         ):
             if rows:
@@ -94,7 +94,7 @@ def read_results(directory: Path) -> list[dict[str, Any]]:
 def main() -> None:
     comparison = Comparison.of(read_results(RESULTS), read_results(Path(sys.argv[1])))
     sys.stdout.write(comparison.text())
-    sys.exit(1 if comparison.gone else 0)
+    sys.exit(1 if comparison.removed else 0)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def cases(settings: Settings) -> Iterator[Case]:
     if settings.wanted("read_tags"):
         tags = Side("sawlog, all tags", partial(read, path, rows, columns=["tags"]), size, rows)
         all_columns = Side("sawlog, all columns", partial(read, path, rows), size, rows)
-        moved = Moved(path)
+        moved = ByteCopy(path)
         floor = Side("the same bytes, moved", moved.move, size, rows, "the file read, as large buffers copied")
         sides = (tags, all_columns, floor, scanned)
         yield Case("read_tags", "all tags into an Arrow map, one core", sides, per="rows")
@@ -166,7 +166,7 @@ def repeated(place: Path, size: int) -> np.ndarray:
     return np.ctypeslib.as_array((ctypes.c_uint8 * (times * CACHED)).from_address(start))
 
 
-class Moved:
+class ByteCopy:
     """What no reader of all tags can do without: the file is read, and bytes are put where Arrow wants them."""
 
     def __init__(self, path: Path) -> None:

@@ -178,10 +178,10 @@ def samples(rows: int) -> dict[str, tuple[pa.Table, dict[str, Any]]]:
 def written_and_read(place: Path, name: str, table: pa.Table, options: dict[str, Any]) -> None:
     path = place / "a"
     sawlog.write(table, path, format=name, **options)
-    assert_equal(path, name)
+    read_everything(path, name)
 
 
-def assert_equal(path: Path, name: str) -> None:
+def read_everything(path: Path, name: str) -> None:
     sawlog.verify(path, format=name)
     for view in load_formats()[name].views if name != "leveldb_log" else ["rows"]:  # others take records for damage
         sawlog.read(path, format=name, view=view, on_damage="skip")
@@ -209,7 +209,7 @@ def tree_of_tables(place: Path, rows: int) -> None:
     trees = deephaven_import.Trees(None, place / "logs", place / "csv", place / "Trades.schema", place)
     trees.load_here()
     trees.merge_here()
-    assert_equal(place / "db", "deephaven_table")
+    read_everything(place / "db", "deephaven_table")
 
 
 def integers(place: Path, rows: int) -> None:
@@ -222,10 +222,10 @@ def series(place: Path, rows: int) -> None:
     table = filodb_record.gauges(rows)
     path = place / "a.container"
     sawlog.write(table, path, format="filodb_record", table="gauge", container_timestamp=0)
-    assert_equal(path, "filodb_record")
+    read_everything(path, "filodb_record")
     sawlog.read(path, filters=[("tags['host']", "==", "H3")])
     path.write_bytes(path.read_bytes().replace(b"H3", b"H\xff"))  # which is not UTF-8
-    assert_equal(path, "filodb_record")
+    read_everything(path, "filodb_record")
     find_shards(table["_metric_"].combine_chunks(), table["tags"].combine_chunks(), 16, 2, make_default_partition())
 
 
@@ -238,7 +238,7 @@ def deletes(place: Path, rows: int) -> None:
         constant = {"timestamp": (1 << 40) + 1, "partition": 2, "segment": segment}
         columns = {"pk": table[primary][::10], **{name: np.full(rows // 10, n) for name, n in constant.items()}}
         sawlog.write(pa.table(columns), root, format="milvus_binlog", content="deletes")
-        assert_equal(root, "milvus_binlog")
+        read_everything(root, "milvus_binlog")
 
 
 def lists(place: Path, rows: int) -> None:
@@ -254,7 +254,7 @@ def databases(place: Path) -> None:
     """Those that other systems wrote, read once more as if their keys were out of order."""
     golden = sorted(path.parent for path in (ROOT / "tests" / "golden" / "leveldb_database").glob("**/CURRENT"))
     for path in (SHOP, *golden):
-        assert_equal(path, "leveldb_database")
+        read_everything(path, "leveldb_database")
     resolve = of_databases.resolve
     of_databases.resolve = lambda *arguments: resolve(*arguments) and False
     sawlog.read(SHOP, format="leveldb_database")

@@ -33,7 +33,7 @@ COLUMNS = ("what", "files", "listings", "other requests", "CPU s", "driver MB", 
 NAMES = {"leveldb_log": "{:08}.log", "deephaven_log": "N.T.System.h{:04}.2026-01-{:02}.bin.{:08}"}
 
 
-class Simulated(AbstractFileSystem):
+class ListedFileSystem(AbstractFileSystem):
     """Many files with the same bytes, or one that is as large as it is told to be, and what is written besides."""
 
     protocol = "scale"
@@ -78,14 +78,14 @@ class Simulated(AbstractFileSystem):
 
 def plan(case: str, files: int, place: str) -> dict[str, Any]:
     """Plan one read as Spark has it planned, and say what it cost."""
-    fsspec.register_implementation("scale", Simulated)
+    fsspec.register_implementation("scale", ListedFileSystem)
     format, _, index = case.partition(", ")
     sample = Path(place, "sample")
     table = pa.table({"record": [b"x"] * 10}) if format == "leveldb_log" else pa.table({"i": range(10), "x": range(10)})
     sawlog.write(table, sample, format=format)
-    Simulated.data = sample.read_bytes()
-    Simulated.size = len(Simulated.data) if files > 1 else HUGE
-    Simulated.names = [
+    ListedFileSystem.data = sample.read_bytes()
+    ListedFileSystem.size = len(ListedFileSystem.data) if files > 1 else HUGE
+    ListedFileSystem.names = [
         NAMES[format].format(*((number,) if format == "leveldb_log" else (number % 500, number % 28 + 1, number)))
         for number in range(files)
     ]
@@ -93,7 +93,7 @@ def plan(case: str, files: int, place: str) -> dict[str, Any]:
     if format == "deephaven_log":
         options |= {"deletes": "ignore", "split": "resync"}
     if index == "index used":
-        Simulated.index = Path(place, f"{files}.index").read_bytes()
+        ListedFileSystem.index = Path(place, f"{files}.index").read_bytes()
         options["index"] = "scale://logs/index"
     start_time, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     sizes: list[int] = []
@@ -103,12 +103,12 @@ def plan(case: str, files: int, place: str) -> dict[str, Any]:
         schema = read_schema(options, format)
         sizes = [len(pickle.dumps(partition)) for partition in make_reader(options, format, schema).partitions()]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    listings = Simulated.requests.pop("find")
+    listings = ListedFileSystem.requests.pop("find")
     return {
         "what": case,
         "files": f"{files:,}" if files > 1 else "one of 10 TB",
         "listings": listings,
-        "other requests": f"{Simulated.requests.total():,}",
+        "other requests": f"{ListedFileSystem.requests.total():,}",
         "CPU s": f"{time.process_time() - start_time:.1f}",
         "driver MB": f"{(peak - memory) >> 10:,}",
         "tasks": f"{len(sizes):,}",

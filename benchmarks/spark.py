@@ -73,7 +73,7 @@ def register_premade(spark: Any, name: str, batches: Iterable[pa.RecordBatch], s
                 for number in range(partition.value, batch_file.num_record_batches, 2):
                     yield batch_file.get_batch(number)
 
-    class Premade(DataSource):
+    class PremadeSource(DataSource):
         @classmethod
         def name(cls) -> str:
             return name
@@ -81,4 +81,4 @@ def register_premade(spark: Any, name: str, batches: Iterable[pa.RecordBatch], s
         def reader(self, schema: Any) -> DataSourceReader:
             return Reader()
 
-    spark.dataSource.register(Premade)
+    spark.dataSource.register(PremadeSource)

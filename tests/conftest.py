@@ -165,11 +165,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class Scheduling(LoadScopeScheduling):
+    class ScopeScheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return scope(nodeid)
 
-    return Scheduling(config, log)
+    return ScopeScheduling(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -242,7 +242,7 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     plain = Storage.open
 
-    class Counting:
+    class CountingSource:
         def __init__(self, source: Any) -> None:
             self._source = source
             self.size = source.size
@@ -256,7 +256,7 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             self._source.close()
 
     monkeypatch.setattr(
-        Storage, "open", lambda self, path, *args, **options: Counting(plain(self, path, *args, **options))
+        Storage, "open", lambda self, path, *args, **options: CountingSource(plain(self, path, *args, **options))
     )
     return sizes
 

@@ -20,7 +20,7 @@ from sawlog.deephaven.log import Logger
 from sawlog.filodb import RecordBuilder, Schemas
 from tests.documents import ROOT, blocks, toml
 from tests.milvus_binlog.support import unpack_etcd
-from tests.storage.minio.maker import Stored, format_drives, put
+from tests.storage.minio.maker import StoredVersion, format_drives, put
 
 GOLDEN = ROOT / "tests" / "golden"
 SCHEMA = """<Table name="Trades" namespace="Market" storageType="NestedPartitionedOnDisk">
@@ -173,7 +173,7 @@ def milvus(world: World) -> None:
     drive = Path("volumes/minio")
     format_drives([drive])
     for name, data in logs.items():
-        put(drive, f"a-bucket/files/{name}", Stored([data], inline=False))
+        put(drive, f"a-bucket/files/{name}", StoredVersion([data], inline=False))
     unpack_etcd(Path("volumes/etcd"), "etcd-3.5")
     shutil.copy(golden / "etcd.json", "etcd.json")
     shutil.copytree("volumes/minio", "disk/minio")  # of a machine whose etcd is lost

@@ -110,7 +110,7 @@ def sawlog_dataset(directory: Path) -> object:
     return sawlog.open(path)
 
 
-def test_columns_and_provenance(log: Path) -> None:
+def test_columns_and_provenance_are_delivered(log: Path) -> None:
     assert sawlog.read(log, columns=["_offset"]).to_pydict() == {"_offset": [0, 12, 19, 50_033]}
     assert sawlog.read(log, columns=["_file", "record"]).schema.names == ["_file", "record"]
     assert sawlog.read(log, provenance=True).schema.names == ["record", "_file", "_offset"]

@@ -103,7 +103,7 @@ def assert_all_rows(results: dict[str, dict[str, Any]]) -> None:
     cases = [(name, case) for name, run in results.items() for case in run["cases"]]
     absent = {(name, case["name"], side) for name, case in cases for side in case["not installed"]}
     comparison = compare.Comparison.of(compare.read_results(RESULTS), results.values())
-    rows = [row for row in comparison.gone if row not in absent and not is_of_size(row)]
+    rows = [row for row in comparison.removed if row not in absent and not is_of_size(row)]
     assert not rows
     for run in results.values():
         assert run["cases"] or run["probes"]
@@ -181,13 +181,13 @@ def test_ratios_that_moved_are_told(seconds: float, moved: float) -> None:
     row = ("some_log", "read", "slow")
     comparison = compare.Comparison.of([RESULT], [with_seconds("slow", seconds)])
     assert comparison.moved == ({} if moved == 40 else {row: (pytest.approx(40), pytest.approx(moved))})
-    assert not comparison.gone
+    assert not comparison.removed
     assert not comparison.new
 
 
 def test_rows_of_one_side_only_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     comparison = compare.Comparison.of([RESULT, {**RESULT, "benchmark": "not_run"}], [with_seconds("fast", 4.0)])
-    assert comparison.gone == [("some_log", "read", "slow")]
+    assert comparison.removed == [("some_log", "read", "slow")]
     assert comparison.new == [("some_log", "read", "fast")]
     assert "lacks: 1\n\n- some_log, read, slow" in comparison.text()
     (tmp_path / "a.json").write_text(json.dumps(RESULT))

@@ -110,7 +110,7 @@ if "spark" in extras or "all" in extras:
     if page == "docs/spark.md":
         builder = builder.config("spark.jars", sawlog.spark.spark_jar())
     names, skip = {"spark": builder.getOrCreate()}, None
-world = worlds.made(page)
+world = worlds.make_world(page)
 read_page(page, world.names | names, world.places, skip)
 """
 
@@ -160,7 +160,9 @@ def run_in(clean: dict[str, str], *arguments: str) -> None:
 @pytest.mark.parametrize(
     ("clean", "extra"), [((extra,) if extra else (), extra) for extra in PROMISED], indirect=["clean"], ids=PROMISED
 )
-def test_an_extra_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: dict[str, str], extra: str) -> None:
+def test_an_extra_works_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: dict[str, str], extra: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     run_in(clean, "-W", "error::ImportWarning", "-c", PROMISED[extra])
 
@@ -242,12 +244,12 @@ def test_a_page_says_its_extra(page: str) -> None:
 
 
 def test_errors_name_where_it_was_installed_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Installed:
+    class InstalledPackage:
         def __init__(self, url: str) -> None:
             self.read_text = lambda _: json.dumps({"url": url}) if url else None
 
     def read_message(url: str) -> str:
-        monkeypatch.setattr("importlib.metadata.distribution", lambda _: Installed(url))
+        monkeypatch.setattr("importlib.metadata.distribution", lambda _: InstalledPackage(url))
         return install("sql")
 
     wheel = tmp_path / "a b.whl"

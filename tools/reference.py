@@ -79,10 +79,10 @@ def with_tables(text: str) -> str:
 def table_lines(table: re.Match[str]) -> Iterator[str]:
     """The lines of the table that a mark asks for."""
     title, header, rows = TABLES[table["kind"]]
-    every = dict(rows(sawlog.formats()[table["format"]]))
+    all_rows = dict(rows(sawlog.formats()[table["format"]]))
     yield f"| {title} | {header} |\n|---{'|---' * (header.count('|') + 1)}|\n"
-    for name in table["names"].split() or every:
-        yield f"| `{name}` | {every[name]} |\n"
+    for name in table["names"].split() or all_rows:
+        yield f"| `{name}` | {all_rows[name]} |\n"
 
 
 def view_rows(format: Format) -> Iterator[tuple[str, str]]:
@@ -127,8 +127,8 @@ def escaped(text: str) -> str:
 
 TABLES: dict[str, tuple[str, str, Callable[[Format], Iterator[tuple[str, str]]]]] = {
     "views": ("view", "rows", view_rows),
-    "options": ("option", "type | default | meaning", lambda known: option_rows(known.read_options)),
-    "write options": ("option", "type | default | meaning", lambda known: option_rows(known.write_options)),
+    "options": ("option", "type | default | meaning", lambda format_: option_rows(format_.read_options)),
+    "write options": ("option", "type | default | meaning", lambda format_: option_rows(format_.write_options)),
 }
 
 
@@ -158,11 +158,11 @@ def verb_tables() -> dict[str, str]:
     group = typer.main.get_command(app)
     verbs: list[tuple[str, ...]] = [("command", "what it does", "exit codes")]
     shared: dict[tuple[str, str], list[str]] = {}
-    own: list[tuple[str, ...]] = [("command", "option", "meaning")]
+    own_options: list[tuple[str, ...]] = [("command", "option", "meaning")]
     for name in list(group.commands):
         _, command, _ = group.resolve_command(None, [name])
-        sentence, _, rest = command.help.partition("\n")
-        codes = EXIT_CODES.search(" ".join(rest.split()))
+        sentence, _, details = command.help.partition("\n")
+        codes = EXIT_CODES.search(" ".join(details.split()))
         kinds = get_type_hints(command.callback)
         arguments = [argument.metavar for argument in command.params if argument.param_type_name == "argument"]
         link = f"[`{' '.join([name, *arguments])}`]({EXPLAINED.get(name, f'#{name}')})"
@@ -173,9 +173,9 @@ def verb_tables() -> dict[str, str]:
                 if option.rich_help_panel:
                     shared.setdefault(row, []).append(name)
                 else:
-                    own.append((f"`{name}`", *row))
+                    own_options.append((f"`{name}`", *row))
     common = [("option", "meaning", "commands"), *((*row, ", ".join(names)) for row, names in shared.items())]
-    return {"commands": table(verbs), "shared options": table(common), "own options": table(own)}
+    return {"commands": table(verbs), "shared options": table(common), "own options": table(own_options)}
 
 
 def spelled(option: Any, kind: Any) -> str:
@@ -207,44 +207,44 @@ def reference() -> str:
         title = source.partition("\n")[0].removeprefix("# ")
         entries = {}
         for directive in DIRECTIVE.finditer(source):
-            found = package[directive["name"].removeprefix("sawlog.")]
-            short = package.members.get(found.name)
-            same = short is not None and short.canonical_path == found.canonical_path
-            name = f"sawlog.{found.name}" if same else directive["name"]
+            member = package[directive["name"].removeprefix("sawlog.")]
+            short = package.members.get(member.name)
+            is_same = short is not None and short.canonical_path == member.canonical_path
+            name = f"sawlog.{member.name}" if is_same else directive["name"]
             members = MEMBERS.search(directive["options"])
-            entries[name] = list(described(found, name, members[1].split(", ") if members else None))
+            entries[name] = list(described(member, name, members[1].split(", ") if members else None))
         index = " · ".join(f"[`{name}`](#{name.replace('.', '').lower()})" for name in entries)
         parts += [f"## {title}\n", f"Explained in [{title}]({page}).\n", index + "\n"]
         parts += [paragraph for entry in entries.values() for paragraph in entry]
     return "\n".join(parts)
 
 
-def described(found: Any, name: str, members: list[str] | None, level: int = 3) -> Iterator[str]:
+def described(member: Any, name: str, members: list[str] | None, level: int = 3) -> Iterator[str]:
     """An object and its members, paragraph by paragraph. Without names, those of a class that are documented."""
-    one = found.final_target if found.is_alias else found
+    target = member.final_target if member.is_alias else member
     yield f"{'#' * level} `{name}`\n"
-    if not one.is_module:
-        yield f"```python\n{signature(one)}\n```\n"
-    for section in one.docstring.parsed if one.docstring else ():
+    if not target.is_module:
+        yield f"```python\n{signature(target)}\n```\n"
+    for section in target.docstring.parsed if target.docstring else ():
         title = TITLES.get(section.kind.value)
         yield listed(title, section.value) if title else f"{section.value}\n"
-    if members is None and one.is_class:
-        members = [each for each, member in one.members.items() if each[0] != "_" and member.has_docstring]
+    if members is None and target.is_class:
+        members = [each for each, member in target.members.items() if each[0] != "_" and member.has_docstring]
     for each in members or ():
-        yield from described(one[each], f"{one.name}.{each}", None, level + 1)
+        yield from described(target[each], f"{target.name}.{each}", None, level + 1)
 
 
-def signature(one: Any) -> str:
+def signature(member: Any) -> str:
     """How it is called, or what it is."""
-    if one.is_attribute:
-        value = f" = {one.value}" if one.value is not None and "property" not in one.labels else ""
-        return f"{one.name}{f': {one.annotation}' if one.annotation is not None else ''}{value}"
-    before = f"class {one.name}" if one.is_class else f"def {one.name}"
-    after = "" if one.is_class or one.returns is None else f" -> {one.returns}"
+    if member.is_attribute:
+        value = f" = {member.value}" if member.value is not None and "property" not in member.labels else ""
+        return f"{member.name}{f': {member.annotation}' if member.annotation is not None else ''}{value}"
+    before = f"class {member.name}" if member.is_class else f"def {member.name}"
+    after = "" if member.is_class or member.returns is None else f" -> {member.returns}"
     written: list[str] = []
     kind = griffe.ParameterKind
     keywords = False
-    for each in one.parameters:
+    for each in member.parameters:
         if each.name not in ("self", "cls") and not each.name.startswith("_"):
             if each.kind is kind.keyword_only and not keywords:
                 written.append("*")
@@ -252,16 +252,15 @@ def signature(one: Any) -> str:
             star = {kind.var_positional: "*", kind.var_keyword: "**"}.get(each.kind, "")
             default = f" = {each.default}" if each.default is not None and not star else ""
             written.append(f"{star}{each.name}: {each.annotation}{default}")
-    whole = f"{before}({', '.join(written)}){after}"
-    return (
-        whole if len(whole) <= WIDTH else "\n".join([f"{before}(", *(f"    {each}," for each in written), f"){after}"])
-    )
+    text = f"{before}({', '.join(written)}){after}"
+    return text if len(text) <= WIDTH else "\n".join([f"{before}(", *(f"    {each}," for each in written), f"){after}"])
 
 
 def listed(title: str, values: Any) -> str:
     """A list of what a section of a docstring names; results and errors are named by their types."""
     lines = [
-        f"- `{getattr(one, 'name', None) or one.annotation}`: {' '.join(one.description.split())}\n" for one in values
+        f"- `{getattr(value, 'name', None) or value.annotation}`: {' '.join(value.description.split())}\n"
+        for value in values
     ]
     return f"**{title}**\n\n{''.join(lines)}"
 

@@ -123,7 +123,7 @@ def test_a_source_that_is_none(verb: str, run: Run, places: dict[str, Path]) -> 
 
 
 @pytest.mark.parametrize("verb", sorted(GOOD))
-def test_too_many_arguments_or_too_few(verb: str, run: Run, places: dict[str, Path]) -> None:
+def test_too_many_arguments_or_too_few_are_refused(verb: str, run: Run, places: dict[str, Path]) -> None:
     group = typer.main.get_command(app)
     params = group.resolve_command(typer.Context(group), [verb])[1].params  # type: ignore[attr-defined]
     positional = [param for param in params if isinstance(param, TyperArgument)]

@@ -28,7 +28,7 @@ TABLE = pa.table(
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv", ".jsonl"])
-def test_there_and_back(run: Run, suffix: str, log: Path, tmp_path: Path) -> None:
+def test_rows_survive_the_way_there_and_back(run: Run, suffix: str, log: Path, tmp_path: Path) -> None:
     middle, back = tmp_path / f"rows{suffix}", tmp_path / "back.log"
     result = run("convert", log, middle)
     assert (result.code, result.err) == (0, "")
@@ -136,7 +136,7 @@ def test_csv_tells_null_from_empty_and_writes_what_others_read(run: Run, tmp_pat
     assert pa.csv.read_csv(tmp_path / "out.csv", parse_options=parse).num_rows == 3
 
 
-def test_views_columns_and_filters(run: Run, log: Path, tmp_path: Path) -> None:
+def test_views_columns_and_filters_choose_what_is_converted(run: Run, log: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.jsonl"
     assert run("convert", log, target, "--columns", "record", "--filter", "record >= n3").code == 0
     assert [json.loads(line)["record"] for line in target.read_text().splitlines()][-2:] == ["n3", "n4"]

@@ -13,7 +13,7 @@ from tests.cli.conftest import Run
 from tests.milvus_binlog.support import GOLDEN as MILVUS
 from tests.milvus_binlog.support import with_etcd
 from tests.storage.minio.golden import GOLDEN
-from tests.storage.minio.maker import Stored, put
+from tests.storage.minio.maker import StoredVersion, put
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 
@@ -25,7 +25,7 @@ def volumes(tmp_path: Path) -> Path:
         archive.extractall(tmp_path / "volumes", filter="data")
     shutil.rmtree(tmp_path / "volumes" / "d1" / "versions")
     dump = (MILVUS / "2.3.5" / "etcd.json").read_bytes()
-    put(tmp_path / "volumes" / "d1", "a-bucket/files/etcd.json", Stored([dump]))
+    put(tmp_path / "volumes" / "d1", "a-bucket/files/etcd.json", StoredVersion([dump]))
     return tmp_path / "volumes"
 
 

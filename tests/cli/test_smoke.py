@@ -98,7 +98,7 @@ def test_options_that_verbs_share_have_a_heading_of_their_own(verb: str) -> None
 
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("verb", SMOKE)
-def test_a_verb_in_a_fresh_process(verb: str, place: Path) -> None:
+def test_a_verb_works_in_a_fresh_process(verb: str, place: Path) -> None:
     words, expected = SMOKE[verb]
     done = run(verb, *(word.replace("{place}", str(place)) for word in words))
     assert done.returncode == 0, done.stderr

@@ -177,7 +177,7 @@ def test_a_filter_of_another_kind_is_one_clear_line() -> None:
             work(filter="key = 1")
 
 
-def test_scanners_and_batch_sizes(all_writes: pa.Table) -> None:
+def test_scanners_keep_to_batch_sizes(all_writes: pa.Table) -> None:
     scanner = sawlog.open(SHOP, view="writes").scanner(columns=["key"], batch_size=1000)
     assert scanner.projected_schema == scanner.schema == pa.schema([all_writes.schema.field("key")])
     assert max(batch.num_rows for batch in scanner.to_batches()) == 1000
@@ -188,7 +188,7 @@ def test_scanners_and_batch_sizes(all_writes: pa.Table) -> None:
     assert max(b.num_rows for b in sawlog.open(SHOP, view="writes").to_batches(batch_size=7)) == 7
 
 
-def test_length_iteration_and_faces(all_writes: pa.Table) -> None:
+def test_a_dataset_has_a_length_batches_and_a_face(all_writes: pa.Table) -> None:
     dataset = sawlog.open(SHOP, view="writes")
     assert len(dataset) == all_writes.num_rows
     assert pa.Table.from_batches(iter(dataset)) == all_writes

@@ -70,7 +70,7 @@ def test_without_groups_rows_stay_in_order(spark: None, imported: Path) -> None:
     assert (again.written, again.rows, again.checksum) == (False, done.rows, done.checksum)
 
 
-def test_further_sorting_and_several_groups(spark: None, db: Path) -> None:
+def test_rows_are_sorted_further_and_in_several_groups(spark: None, db: Path) -> None:
     # Every Desk is in one City, and Px in several.
     table = pa.table(
         {
@@ -149,7 +149,7 @@ def test_a_failed_proof_takes_everything_back(spark: None, imported: Path, monke
     assert merge(spark, imported, "Ns", "T", DATE).written
 
 
-class Killed(BaseException):
+class KillSignal(BaseException):
     """What no handler of a job is given the chance to handle when its process is killed."""
 
 
@@ -166,7 +166,7 @@ def kill(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, calls: int) ->
             monkeypatch.setattr(job, cleanup, lambda *_: None)
         monkeypatch.setattr(Journal, "delete", staticmethod(lambda _: None))
         monkeypatch.setattr(HistoricalTable, "tidy", lambda *_: None)
-        raise Killed
+        raise KillSignal
 
     monkeypatch.setattr(module, name, dies)
 
@@ -178,7 +178,7 @@ def test_a_merge_that_is_killed_can_be_repeated(
 ) -> None:
     with monkeypatch.context() as patch:
         kill(patch, job.MergeJob if name == "read_proof" else job, name, calls)
-        with pytest.raises(Killed):
+        with pytest.raises(KillSignal):
             merge(spark, imported, "Ns", "T", DATE, internal_partitions=2, delete_intraday=True)
     assert history(imported).num_rows == 2000
     (imported / "Intraday/Ns/T/.sawlog-board-0123").mkdir()
@@ -275,7 +275,7 @@ def test_what_a_replacing_merge_moved_aside_comes_back(
     merge(spark, imported, "Ns", "T", DATE)
     with monkeypatch.context() as patch:
         kill(patch, job.MergeJob, "read_proof", 1)
-        with pytest.raises(Killed):
+        with pytest.raises(KillSignal):
             merge(spark, imported, "Ns", "T", DATE, replace=True, group=["Sym"])
     assert merge(spark, imported, "Ns", "T", DATE).written is False
     assert sorted(history(imported).column("N").to_pylist()) == list(range(2000))
@@ -320,7 +320,7 @@ def test_names_are_checked_before_any_path_is_made(spark: None, imported: Path, 
     assert staged.exists()
 
 
-def test_columns_that_differ_in_case_and_both_zeros(spark: None, db: Path) -> None:
+def test_columns_that_differ_in_case_and_both_zeros_are_kept_apart(spark: None, db: Path) -> None:
     table = pa.table({"px": [0.0, -0.0, 1.0, 0.0, -0.0], "Px": [1, 2, 3, 4, 5], "PX": ["a", "b", None, "d", "e"]})
     sawlog.write(table, db / "Intraday/Ns/T/vm1" / DATE / "T", format="deephaven_table")
     done = merge(spark, db, "Ns", "T", DATE, group=["px"], sort=["Px"], delete_intraday=True)

@@ -29,7 +29,7 @@ def is_subsequence(numbers: list[int], all_numbers: list[int]) -> bool:
 
 @pytest.mark.spread(12)
 @pytest.mark.parametrize("start", range(12))
-def test_truncation_at_every_byte(start: int) -> None:
+def test_truncation_at_every_byte_leaves_a_prefix(start: int) -> None:
     data = make([3, 1, 0, 2, 3, 5, 1, 2])
     truth = committed([3, 1, 0, 2, 3, 5, 1, 2])
     for length in range(start, len(data), 12):
@@ -103,13 +103,13 @@ def test_mutations_of_logs_with_sets(flags, data):
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_after_a_header(junk):
+def test_any_bytes_after_a_header_are_read_or_reported(junk):
     rows, _ = checked(HEADER + junk)
     assert rows == [] or junk
 
 
 @given(st.binary(max_size=120))
-def test_any_bytes_at_all(junk):
+def test_any_bytes_at_all_are_read_or_reported(junk):
     for data in (junk, b"\xdb\x1a\xa1\xdb\0\0\0\x03" + junk):
         for options in ({}, {"salvage": "unknown_versions"}):
             check(LOG, data, **options)
@@ -186,7 +186,7 @@ def test_reserved_flags_are_ignored_unless_strict():
     assert not report.damaged
 
 
-def test_bytes_after_the_last_column():
+def test_bytes_after_the_last_column_are_damage():
     long = entry(3, row(COLS, {"N": 99})[5:-4] + b"more")
     assert checked(SINGLES + long)[0] == [*range(12), 99]
     rows, report = checked(SINGLES + long, strict=True)

@@ -58,7 +58,7 @@ def show_value(kind: str, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", CODES)
-def test_a_type_in_rows(tmp_path: Path, kind: str):
+def test_a_type_is_read_in_rows(tmp_path: Path, kind: str):
     col = Col("C", kind, table=TABLE if kind == "Enum" else ())
     values = [*VALUES[kind], None]
     path = save(tmp_path / "t.bin", header([col]), *(row([col], {"C": value}) for value in values))

@@ -37,7 +37,7 @@ ROW = st.fixed_dictionaries({name: st.none() | value for name, value in VALUES.i
 
 
 @given(rows=st.lists(ROW, max_size=12))
-def test_all_types_and_nulls(tmp_path_factory, rows):
+def test_all_types_and_nulls_are_read(tmp_path_factory, rows):
     path = save(
         tmp_path_factory.mktemp("types") / "t.bin", header(ALL_COLUMNS), *(row(ALL_COLUMNS, values) for values in rows)
     )
@@ -98,7 +98,7 @@ def test_rows_in_runs_and_mixtures_of_presence(tmp_path: Path):
     assert [r for f in tasks for b in f.to_batches() for r in b.to_pylist()] == expected
 
 
-def test_a_value_longer_than_a_batch(tmp_path: Path):
+def test_a_value_longer_than_a_batch_is_read(tmp_path: Path):
     cols = [Col("N", "Int"), Col("B", "Blob")]
     big = bytes(range(256)) * (40 << 10)
     parts = [row(cols, {"N": i, "B": big if i in (3, 4) else b"x" * i}) for i in range(9)]
@@ -179,7 +179,7 @@ def test_malformed_text_is_replaced_as_java_does(tmp_path: Path):
         sawlog.read(path, strict=True)
 
 
-def test_enum_indices_outside_the_table(tmp_path: Path):
+def test_enum_indices_outside_the_table_are_damage(tmp_path: Path):
     cols = [Col("E", "Enum", table=("a", "b"))]
     path = save(tmp_path / "t.bin", header(cols), *(row(cols, {"E": i}) for i in (0, 1, 2, -5)))
     with pytest.raises(DamageError, match="index 2 in a table of 2"):
@@ -226,7 +226,7 @@ SCHEMA_XML = """<?xml version="1.0"?>
 </Table>"""
 
 
-def test_a_schema_file(tmp_path: Path):
+def test_a_schema_file_gives_types(tmp_path: Path):
     schema = tmp_path / "T.schema"
     schema.write_text(SCHEMA_XML)
     cols = [Col("A", "Long"), Col("Sym", "EnhancedString"), Col("B", "Long"), Col("More", "Int")]
@@ -255,7 +255,7 @@ def test_a_schema_file(tmp_path: Path):
         '<Table><Column name="&undefined;"/></Table>',
     ],
 )
-def test_hostile_schema_files(tmp_path: Path, hostile):
+def test_hostile_schema_files_are_refused(tmp_path: Path, hostile):
     schema = tmp_path / "hostile.schema"
     schema.write_text(hostile)
     path = save(tmp_path / "t.bin", header([Col("A", "Int")]))
@@ -308,7 +308,7 @@ def test_several_tables_need_a_choice(tmp_path: Path):
     assert sawlog.open(path, column_partition="else").contents.logs[0].name.column_partition == "else"
 
 
-def test_unknown_header_records(tmp_path: Path):
+def test_unknown_header_records_are_unsupported(tmp_path: Path):
     cols = [Col("N", "Int")]
     path = save(tmp_path / "t.bin", header(cols, extra=struct.pack(">ii", 3, 77) + b"abc"), row(cols, {"N": 1}))
     with pytest.raises(UnsupportedError, match="type 77"):
@@ -404,19 +404,19 @@ def test_columns_of_version_2_are_read(tmp_path: Path, prefix):
         def meta(self) -> bytes:
             return prefix + JAVA_UTF_8
 
-    class Bare(Col):
+    class BareColumn(Col):
         def meta(self) -> bytes:
             return struct.pack(">i", 2) + text("a") + text("b")
 
-    cols = [Java("S", "EnhancedString"), Bare("E", "Enum"), Col("F", "Enum", table=("c",))]
+    cols = [Java("S", "EnhancedString"), BareColumn("E", "Enum"), Col("F", "Enum", table=("c",))]
     path = save(tmp_path / "t.bin", header(cols, version=2), row(cols, {"S": "é", "E": 1, "F": 0}))
     assert sawlog.read(path).to_pylist() == [{"S": "é", "E": "b", "F": "c"}]
 
-    class Unknown(Col):
+    class UnknownColumn(Col):
         def meta(self) -> bytes:
             return b"\xac\xed\0\5nothing"
 
-    cols = [Unknown("S", "EnhancedString")]
+    cols = [UnknownColumn("S", "EnhancedString")]
     path = save(tmp_path / "u.bin", header(cols, version=2), row(cols, {"S": "x"}))
     with pytest.warns(DamageWarning, match="unknown charset"):
         assert sawlog.read(path).to_pylist() == [{"S": "x"}]

@@ -23,7 +23,7 @@ from .support import FLAGS, HEADER, make, put, read_numbers
 @example([1, 0, 5, 2, 3])
 @example([1, 4, 2, 3])
 @example([1, 0, 3, 0, 2])
-def test_the_state_machine(flags):
+def test_the_state_machine_delivers_complete_sets(flags):
     path = put(make(flags))
     try:
         assert read_numbers(path) == committed(flags)
@@ -38,7 +38,7 @@ def test_the_state_machine(flags):
 
 
 @given(FLAGS, st.integers(1, 300), st.booleans())
-def test_splits_at_any_byte(flags, task_bytes, verify):
+def test_splits_at_any_byte_deliver_the_same_rows(flags, task_bytes, verify):
     path = put(make(flags))
     try:
         for options in (

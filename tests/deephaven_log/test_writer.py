@@ -31,7 +31,7 @@ def kinds(path) -> list[str]:
     return sawlog.read(path, view="frames").column("kind").to_pylist()
 
 
-def test_rows_sets_and_commands(tmp_path: Path):
+def test_rows_sets_and_commands_are_written(tmp_path: Path):
     path = tmp_path / "log.bin"
     with Logger(path, SCHEMA) as log:
         log.write(table(1).to_batches()[0])
@@ -46,7 +46,7 @@ def test_rows_sets_and_commands(tmp_path: Path):
     assert (command["command_id"], command["data"]) == (77, b"data")
 
 
-def test_deleting_a_partition(tmp_path: Path):
+def test_deleting_a_partition_is_written_and_read(tmp_path: Path):
     path = tmp_path / "log.bin"
     with Logger(path, SCHEMA) as log:
         log.write(table(1))
@@ -87,7 +87,7 @@ def test_rolling_by_size_never_tears_a_set(tmp_path: Path):
     assert all(not sawlog.verify(path).damaged for path in log.files)
 
 
-def test_constants_and_enums(tmp_path: Path):
+def test_constants_and_enums_are_written(tmp_path: Path):
     schema = pa.schema(
         [
             pa.field("Host", pa.string()),
@@ -166,7 +166,7 @@ def test_a_partitioning_column_stays_in_the_name(tmp_path: Path):
 
 
 @pytest.mark.parametrize("torn", [b"", b"\0", b"\0\0\0\x10\x03\x01", bytes(64), row(COLS, {"N": 9}, 1)])
-def test_appending_after_a_crash(tmp_path: Path, torn):
+def test_appending_goes_on_after_a_crash(tmp_path: Path, torn):
     path = tmp_path / "log.bin"
     with Logger(path, SCHEMA) as log:
         log.write(table(1, 2))
@@ -194,7 +194,7 @@ def test_appending_needs_the_same_header_and_an_intact_log(tmp_path: Path):
     assert path.read_bytes() == data
 
 
-def test_one_writer_at_a_time(tmp_path: Path):
+def test_one_writer_at_a_time_has_a_log(tmp_path: Path):
     path = tmp_path / "log.bin"
     with Logger(path, SCHEMA) as log:
         log.write(table(1))
@@ -214,7 +214,7 @@ def test_one_writer_at_a_time(tmp_path: Path):
         ({"charset": "EBCDIC"}, "charset='EBCDIC'"),
     ],
 )
-def test_arguments_that_contradict_each_other(tmp_path: Path, arguments, message):
+def test_arguments_that_contradict_each_other_are_refused(tmp_path: Path, arguments, message):
     with pytest.raises(OptionError, match=message):
         Logger(tmp_path / "x", SCHEMA, **arguments)
     with pytest.raises(OptionError, match="append"):

@@ -18,7 +18,7 @@ HEADER = bytes.fromhex("80000005 00000010 aced000570 000000")
 NEW_YORK = bytes.fromhex("17b863fdbadca005 00000010 416d65726963612f4e65775f596f726b")
 
 
-def test_the_smallest_column(tmp_path: Path) -> None:
+def test_the_smallest_column_is_read(tmp_path: Path) -> None:
     data = "80 00 00 05  00 00 00 10  ac ed 00 05 70 00 00 00  01 00 00 00  02 00 00 00  00 00 00 80"
     (tmp_path / "I.dat").write_bytes(bytes.fromhex(data))
     assert sawlog.read(tmp_path, types={"I": "int"}).to_pydict() == {"I": [1, 2, None]}
@@ -108,7 +108,7 @@ def test_objects_of_variable_width(tmp_path: Path, kind: str, slots: list[str], 
     assert sawlog.read(tmp_path, types={"X": kind}).column("X").to_pylist() == values
 
 
-def test_decimals_by_option(tmp_path: Path) -> None:
+def test_decimals_are_read_by_option(tmp_path: Path) -> None:
     slots = [bytes.fromhex(slot) for slot in ("000000010f", "fffffffe0c", "")]
     put_variable(tmp_path, "X", slots, Shape(start=16))
     table = sawlog.read(tmp_path, types={"X": "BigDecimal"}, decimal="38,4")

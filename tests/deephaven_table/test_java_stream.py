@@ -324,7 +324,7 @@ def test_streams_that_claim_too_much_are_refused() -> None:
             read_grouping(junk, "x")
 
 
-def test_the_products_own_stream() -> None:
+def test_the_products_own_stream_is_read() -> None:
     assert read_grouping(bytes.fromhex("7701f1"), "x") is None
     body = bytes.fromhex("ef00000001fd00044141504cf5000000020000000000000003")
     for cut in range(1, len(body)):

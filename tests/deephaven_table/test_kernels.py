@@ -72,7 +72,7 @@ def test_symbols_are_numbered_as_they_first_appear(monkeypatch: pytest.MonkeyPat
     assert stored == [text.encode() or b"\0" for text in ids_by_text]
 
 
-def test_small_locations_in_every_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_locations_are_read_in_every_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.deephaven.table.fragments.BATCH_ROWS", 5)
     rng = random.Random(1)
     numbers = [rng.choice([None, rng.randrange(-100, 100)]) for _ in range(17)]

@@ -10,7 +10,7 @@ import sawlog
 from tests.map.pictures import pictures, widths
 
 
-def test_rows_by_partition_and_bytes_by_column(tmp_path: Path) -> None:
+def test_charts_show_rows_by_partition_and_bytes_by_column(tmp_path: Path) -> None:
     counts = {"2024-05-06": 300, "2024-05-07": 200}
     for day, count in counts.items():
         numbers = list(range(count))

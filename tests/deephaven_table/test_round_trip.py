@@ -237,7 +237,7 @@ def test_every_type_has_a_schema() -> None:
     assert make_schema_spec(table.columns[-1], "x").class_name == 'a.B<"&>'
 
 
-def test_an_empty_table(tmp_path: Path) -> None:
+def test_an_empty_table_comes_back(tmp_path: Path) -> None:
     table = pa.table(
         {"A": pa.array([], pa.int32()), "S": pa.array([], pa.string()), "T": pa.array([], pa.list_(pa.int8()))}
     )
@@ -309,7 +309,7 @@ def test_a_broken_schema_file_is_not_used(tmp_path: Path) -> None:
         sawlog.read(path)
 
 
-def test_one_column_by_its_file(tmp_path: Path) -> None:
+def test_one_column_is_read_by_its_file(tmp_path: Path) -> None:
     sawlog.write(pa.table({"A": [1.5], "B": [2]}), tmp_path / "t", format="deephaven_table")
     assert sawlog.read(tmp_path / "t" / "A.dat", format="deephaven_table").to_pylist() == [{"A": 1.5}]
 

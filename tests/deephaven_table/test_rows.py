@@ -78,7 +78,7 @@ def columns(table: pa.Table) -> dict[str, list[Any]]:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=tables(), shape=SHAPES)
-def test_every_type_in_every_shape(tmp_path_factory: pytest.TempPathFactory, table: Any, shape: Shape) -> None:
+def test_every_type_is_read_in_every_shape(tmp_path_factory: pytest.TempPathFactory, table: Any, shape: Shape) -> None:
     directory = tmp_path_factory.mktemp("location")
     encode(directory, table, shape)
     order = "little" if shape.little else "big"
@@ -271,7 +271,7 @@ def test_types_that_cannot_be(tmp_path: Path, types: dict[str, str], message: st
         sawlog.read(tmp_path, types=types)
 
 
-def test_a_type_that_the_files_contradict(tmp_path: Path) -> None:
+def test_a_type_that_the_files_contradict_is_refused(tmp_path: Path) -> None:
     put_text(tmp_path, "t", ["a"], Shape())
     with pytest.raises(SchemaError, match=r"is double, yet it has a \.bytes file"):
         sawlog.read(tmp_path, types={"t": "double"})

@@ -120,7 +120,7 @@ def test_tables_of_several_names(tmp_path: Path) -> None:
         sawlog.open(tmp_path, types=TYPES, table="Orders")
 
 
-def test_columns_that_came_later_and_rows_that_never_came(tmp_path: Path) -> None:
+def test_columns_that_came_later_are_null_and_no_row_is_made_up(tmp_path: Path) -> None:
     root = tmp_path / "Ns" / "Partitions" / "0"
     location(root / DATES[0] / "T", 1)
     location(root / DATES[1] / "T", 2)
@@ -130,7 +130,7 @@ def test_columns_that_came_later_and_rows_that_never_came(tmp_path: Path) -> Non
     assert table.to_pydict() == {"n": [1, 2], "s": [None, "x"], "Date": list(DATES)}
 
 
-def test_a_schema_file(tmp_path: Path) -> None:
+def test_a_schema_file_gives_types(tmp_path: Path) -> None:
     schema = tmp_path / "Ns.T.schema"
     schema.write_text(
         """<Table name="T" namespace="Ns" storageType="NestedPartitionedOnDisk">
@@ -333,7 +333,7 @@ def test_names_that_lead_elsewhere(part: str) -> None:
         parse_location(f"s3://bucket/Ns/Partitions/0/{part}/T", "auto")
 
 
-def test_too_few_directories_for_a_layout() -> None:
+def test_too_few_directories_for_a_layout_are_refused() -> None:
     with pytest.raises(FormatError, match="too few directories"):
         parse_location("s3://T", "historical")
 
@@ -380,14 +380,14 @@ def test_guesses_are_not_written(tmp_path: Path) -> None:
 def test_threads_share_the_rows_of_one_location(historical: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pools = []
 
-    class Watched(workers.WorkerPool):
+    class WatchedPool(workers.WorkerPool):
         def __init__(self, threads: int, measure: Callable[[Any], int] | None = None) -> None:
             pools.append(threads)
             super().__init__(threads, measure)
 
     location = historical / "Systems" / "Ns" / "Partitions" / "0" / DATES[0] / "Trades"
     rows = sawlog.read(location, types=TYPES, use_threads=False)
-    monkeypatch.setattr(workers, "WorkerPool", Watched)
+    monkeypatch.setattr(workers, "WorkerPool", WatchedPool)
     monkeypatch.setattr("sawlog.format.planning.PIECE_BYTES", 0)
     assert sawlog.read(location, types=TYPES, use_threads=4) == rows
     assert pools == [4]

@@ -57,14 +57,14 @@ class Tally:
     kills: int = 0
     committed: int = 0
     looks: int = 0
-    seen: int = 0
+    states: int = 0
     steps: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         return (
             f"{self.kills} kills, {self.committed} of them after the new rows were there;"
-            f" {self.looks} looks of readers, who saw {self.seen} states; {len(self.faults)} faults;"
+            f" {self.looks} looks of readers, who saw {self.states} states; {len(self.faults)} faults;"
             f" killed at {', '.join(f'{step} {count}' for step, count in self.steps.most_common())}"
             + "".join(f"\n  {fault}" for fault in self.faults)
         )
@@ -167,7 +167,7 @@ class Commits:
                 if kind == "looks":
                     self.tally.looks += counts
                     continue
-                self.tally.seen += 1
+                self.tally.states += 1
                 start_event.set()
                 if kind == "rows":
                     page = sorted(map(int, counts))

@@ -123,7 +123,7 @@ class Harness:
             self._finish(self._driver)
             return self._count()
 
-    def rest(self, seconds: float, look: Callable[[Sequence[int]], None]) -> Tally:
+    def let_run(self, seconds: float, look: Callable[[Sequence[int]], None]) -> Tally:
         """Let nothing happen for a time, have `look` see the ids of Spark's Python processes, and count."""
         self._interval = MODEST
         with self._processes.running():

@@ -62,7 +62,7 @@ class Memory:
 @pytest.mark.spark
 def test_an_hour_of_kills_loses_no_row_and_no_memory(tmp_path: Path) -> None:
     memory = Memory(Path(os.environ.get("SAWLOG_MEMORY", tmp_path / "memory.csv")))
-    tally = Harness(tmp_path, ["deephaven_log", "parquet"]).rest(SECONDS, memory.look)
+    tally = Harness(tmp_path, ["deephaven_log", "parquet"]).let_run(SECONDS, memory.look)
     grown = memory.growth()
     print(tally, *(f"{kind} {pid}: {growth >> 10:+,} KiB" for (pid, kind), growth in sorted(grown.items())), sep="\n")
     assert tally.exact, str(tally)

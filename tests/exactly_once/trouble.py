@@ -68,12 +68,12 @@ class Trouble(Harness):
         except OSError as error:
             self._processes.say(f"the disk is full: {error}")
 
-    def _said(self, text: str) -> int:
+    def _count_messages(self, text: str) -> int:
         return (self.root / "run_queries.log").read_text(errors="replace").count(text)
 
     def _wait_for(self, text: str, times: int) -> None:
         ended = time.monotonic() + PATIENCE
-        while self._said(text) < times:
+        while self._count_messages(text) < times:
             self._check(ended)
 
     def _wait_until_stuck(self, place: Path) -> None:

@@ -130,7 +130,7 @@ def test_records_with_histograms() -> None:
         assert list(histogram_bytes.buckets.tops) == pytest.approx(golden.numbers(fact["bucket_tops"]), rel=1e-15)
 
 
-def test_variable_data_columns_and_long_partition_columns() -> None:
+def test_variable_data_columns_and_long_partition_columns_are_built() -> None:
     facts = golden.facts("str_long_12")
     schema = golden.STR_LONG
     target, keys = builder(), builder()
@@ -156,7 +156,7 @@ def test_records_without_partition_columns() -> None:
         golden.RESULT.ingestion.partition_hash(record)
 
 
-def test_several_schemas_in_one_container() -> None:
+def test_several_schemas_are_built_in_one_container() -> None:
     schemas = Schemas.built_in()
     target = builder()
     tags = {"_ws_": "w", "_ns_": "n"}
@@ -193,7 +193,7 @@ def test_one_hundred_thousand_records_have_filodbs_checksum() -> None:
 @pytest.mark.parametrize(
     "expected", golden.facts("hashes")["string_only_partkey_schema_id_123"], ids=lambda e: e["s"][:9]
 )
-def test_string_part_keys(expected: dict) -> None:
+def test_string_part_keys_are_built(expected: dict) -> None:
     layout = RecordSchema(["series:string"], 0)
     for add in ("add_string", "add_slowly"):
         target = builder()
@@ -443,7 +443,7 @@ def test_a_full_container_is_followed_by_another() -> None:
     assert len(target.containers) == 1
 
 
-def test_reuse_one_container() -> None:
+def test_one_container_is_reused() -> None:
     target = builder(2048, reuse_one_container=True)
     for n in range(32):
         add_machine(target, n)

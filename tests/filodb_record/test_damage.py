@@ -41,7 +41,7 @@ def is_prefix(part: list[dict], all_rows: list[dict]) -> bool:
 
 
 @pytest.mark.nightly
-def test_truncation_at_every_byte() -> None:
+def test_truncation_at_every_byte_leaves_a_prefix() -> None:
     first, second = container(3), container(3, 3)
     data = first + second
     rows, _ = checked(data)
@@ -180,7 +180,7 @@ def test_a_record_that_a_codec_refuses_costs_itself_only(schema: str, tmp_path: 
 
 @pytest.mark.parametrize("schema", ["gauge", "prom-histogram"])
 @pytest.mark.parametrize("length", [0, 1])
-def test_a_record_too_short_for_its_schema_id(schema: str, length: int) -> None:
+def test_a_record_too_short_for_its_schema_id_costs_itself(schema: str, length: int) -> None:
     rows, report = checked(DATA[:16] + bytes((length, 0, 0, 0)) + DATA[20:], table=schema)
     intact_rows, _ = checked(DATA, table=schema)
     assert rows == [row for row in intact_rows if row["_offset"] > len(FIRST)]
@@ -189,9 +189,9 @@ def test_a_record_too_short_for_its_schema_id(schema: str, length: int) -> None:
 
 def test_a_broken_histogram_costs_one_row() -> None:
     blob = Histogram(Buckets.geometric(1.0, 2.0, 8), tuple(range(2, 10))).encode()
-    at = DATA.index(blob)
+    blob_offset = DATA.index(blob)
     for offset, new in ((1, b"\xff\xff"), (3, b"\xff\xff"), (1, b"\x00\x00"), (21, b"\xff\xff")):
-        rows, report = checked(DATA[: at + offset] + new + DATA[at + offset + len(new) :])
+        rows, report = checked(DATA[: blob_offset + offset] + new + DATA[blob_offset + offset + len(new) :])
         assert len(rows) == 14
         assert [damage.kind for damage in report.damages] == ["bad_histogram"]
 
@@ -264,7 +264,7 @@ def test_a_file_that_shrinks_meanwhile_is_no_damage(tmp_path: Path) -> None:
         dataset.to_table()
 
 
-def test_bad_pointers_among_many_records() -> None:
+def test_bad_pointers_among_many_records_cost_their_rows() -> None:
     target = RecordBuilder(clock=lambda: golden.TIMESTAMP)
     offsets = [target.add_from_reader((n, float(n), "heap", {"n": str(n)}), GAUGE) for n in range(1000)]
     data = bytearray(target.optimal_container_bytes()[0])

@@ -88,7 +88,7 @@ def test_labels_that_records_do_not_have(path: Path, op: str, value: Any, holds:
     assert table["timestamp"].cast("int64").to_pylist() == expected
 
 
-def test_a_label_that_no_schema_predefines_and_one_that_repeats(tmp_path: Path) -> None:
+def test_labels_that_no_schema_predefines_or_that_repeat_are_filtered(tmp_path: Path) -> None:
     place = tmp_path / "a.container"
     write_containers(gauges([(1, 1.0, "m", [("x", "first"), ("x", "last")])]), place, table="gauge")
     assert sawlog.read(place, filters=[("tags['x']", "=", "last")]).num_rows == 1

@@ -87,7 +87,7 @@ def test_a_flip_in_the_second_of_eight_large_containers_costs_no_other(tmp_path:
 
 @pytest.mark.parametrize("flags", [1, 0x00FF00, 0x800000])
 @pytest.mark.parametrize("trimmed", [True, False])
-def test_flags_in_version_words(tmp_path: Path, flags: int, trimmed: bool) -> None:
+def test_flags_in_version_words_cost_nothing(tmp_path: Path, flags: int, trimmed: bool) -> None:
     parts = [bytearray(part) for part in containers(50)]
     for part in parts:
         struct.pack_into("<I", part, 4, 1 << 24 | flags)

@@ -52,7 +52,7 @@ def test_labels_are_hashed_as_by_the_original() -> None:
     assert hashing.combine_hash_excluding(with_le, ["le"]) == LABELS["with_le_combine_excluding_le"]
 
 
-def test_shard_key_hashes() -> None:
+def test_shard_key_hashes_are_those_of_filodb() -> None:
     metric = "host_cpu_load"
     assert shard_key_hash([], metric) == LABELS["shardKeyHash_metric_only"]
     assert shard_key_hash(["prometheus"], metric) == LABELS["shardKeyHash_job_metric"]
@@ -71,7 +71,7 @@ def test_shards_are_those_of_the_original(example: dict) -> None:
         assert shard == expected["ingestion_shard"]
 
 
-def test_shard_mapper_spec() -> None:
+def test_shards_follow_the_shard_mapper_spec() -> None:
     expected = [0x1B, 0x3B, 0x2B, 0x2B, 0x2F, 0x2F, 0x2F]
     for spread, shard in enumerate(expected):
         assert hashing.compute_ingestion_shard(0x111FCDDB, 0x9D3D772F, 64, spread) == shard

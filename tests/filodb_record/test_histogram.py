@@ -85,12 +85,12 @@ def test_doubles_are_packed_as_by_the_original(case: dict) -> None:
 
 
 @given(st.lists(st.integers(0, (1 << 64) - 1), max_size=40))
-def test_plain_round_trip(values: list[int]) -> None:
+def test_plain_values_come_back(values: list[int]) -> None:
     assert nibblepack.unpack(nibblepack.pack(values), len(values)) == values
 
 
 @given(st.lists(st.integers(0, (1 << 62) // 50), max_size=40))
-def test_delta_round_trip(steps: list[int]) -> None:
+def test_deltas_come_back(steps: list[int]) -> None:
     values = [10_000 + sum(steps[: i + 1]) for i in range(len(steps))]
     packed = nibblepack.pack_delta(values)
     assert nibblepack.unpack_delta(packed, len(values)) == values
@@ -104,7 +104,7 @@ def bits(value: float) -> bytes:
 
 
 @given(st.lists(st.floats(), min_size=1, max_size=40))
-def test_double_round_trip(values: list[float]) -> None:
+def test_doubles_come_back(values: list[float]) -> None:
     numbers = nibblepack.unpack_doubles(nibblepack.pack_doubles(values), len(values))
     assert [struct.pack("<d", f) if f == f else b"" for f in numbers] == [
         struct.pack("<d", v) if not math.isnan(v) else b"" for v in values
@@ -203,7 +203,7 @@ def test_quantiles_are_those_of_the_original() -> None:
     assert row.quantile(0.95, minimum=10, maximum=100) == pytest.approx(75.39, rel=1e-3)
 
 
-def test_quantiles_at_the_edges() -> None:
+def test_quantiles_at_the_edges_are_those_of_filodb() -> None:
     row = Histogram(GEOMETRIC, ROWS[0])
     assert row.quantile(-0.1) == -math.inf
     assert row.quantile(1.1) == math.inf

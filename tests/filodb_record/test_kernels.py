@@ -38,7 +38,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("first", range(4))
 @pytest.mark.nightly
-def test_damage_at_many_places(first: int) -> None:
+def test_damage_at_many_places_is_judged_alike(first: int) -> None:
     rng = random.Random(1 + first)
     for offset in range(rng.randrange(50) + 257 * first, len(DATA), 257 * 4 * PACE):
         in_every_view(DATA[:offset] + bytes([DATA[offset] ^ rng.randrange(1, 256)]) + DATA[offset + 1 :])
@@ -51,7 +51,7 @@ def test_damage_at_many_places(first: int) -> None:
 @pytest.mark.parametrize(
     "name", ["mixed_schemas_4", "otel_exp_delta_histogram_10", "gauge_100_partkeys", "str_long_12"]
 )
-def test_golden_bytes_both_ways(tmp_path: Path, name: str) -> None:
+def test_golden_bytes_are_read_and_written(tmp_path: Path, name: str) -> None:
     schemas = Schemas([golden.STR_LONG]) if name == "str_long_12" else None
     table = sawlog.read(golden.path(name), schema=schemas, verify_hashes=True)
     table.validate(full=True)
@@ -105,7 +105,7 @@ def test_nested_records_are_written_as_they_were_built(tmp_path: Path) -> None:
     assert again["series"].to_pylist() == table["series"].to_pylist()[:20]
 
 
-def test_hashes_and_shards() -> None:
+def test_hashes_and_shards_are_computed() -> None:
     labels = [[("_ws_", "w"), ("_ns_", "n" * k), ("é", "x"), ("le", str(k))] for k in range(20)]
     metric = pa.array([f"m{k}_bucket" for k in range(20)])
     tags = pa.array(labels, LABELS)

@@ -86,7 +86,7 @@ class TestLaws(Laws):
 
 
 @pytest.mark.parametrize(("name", "file"), [("containers", "order_in_containers"), ("whole", "order_in_rows")])
-def test_files_that_the_fuzzer_found(name: str, file: str) -> None:
+def test_files_that_the_fuzzer_found_obey_the_laws(name: str, file: str) -> None:
     """Damage was listed in another order where files were cut."""
     (sample,) = (sample for sample in TestLaws.samples() if sample.name == name)
     outcome = check(sample, (FINDINGS / f"{file}.container").read_bytes())

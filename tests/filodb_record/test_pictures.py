@@ -14,7 +14,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "filodb"
 
 
 @pytest.mark.parametrize("name", ["gauge_100", "mixed_schemas_4", "otel_exp_delta_histogram_10"])
-def test_records_by_schema_and_series_by_time(name: str) -> None:
+def test_charts_show_records_by_schema_and_series_by_time(name: str) -> None:
     path = GOLDEN / f"{name}.container"
     columns = ["_schema", "_metric_", "_hash", "timestamp", "_offset"]
     rows = sawlog.read(path, columns=columns).to_pylist()

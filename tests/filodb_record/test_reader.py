@@ -179,7 +179,7 @@ def test_sums_are_estimates_from_the_middles() -> None:
     assert math.isnan(sums[1])
 
 
-def test_several_schemas_in_one_container() -> None:
+def test_several_schemas_are_read_from_one_container() -> None:
     path = golden.path("mixed_schemas_4")
     table = sawlog.read(path)
     table.validate(full=True)
@@ -366,7 +366,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     assert table["_metric_"][0].as_py() == b"heap_usage0"
 
 
-def test_columns_filters_and_provenance() -> None:
+def test_columns_filters_and_provenance_choose_what_is_read() -> None:
     table = sawlog.read(
         golden.path("gauge_100"), columns=["value", "_offset"], filters=[("_metric_", "=", "heap_usage1")]
     )

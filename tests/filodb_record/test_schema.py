@@ -70,7 +70,7 @@ partitioned = false
 
 
 @pytest.mark.parametrize("expected", SCHEMAS["default_schemas"], ids=lambda expected: expected["name"])
-def test_built_in_schemas(expected: dict) -> None:
+def test_built_in_schemas_are_those_of_filodb(expected: dict) -> None:
     schema = Schemas.built_in()[expected["name"]]
     assert schema.schema_id == expected["schema_id"]
     assert schema.data_hash == expected["data_hash"]
@@ -91,7 +91,7 @@ def test_there_are_eighteen() -> None:
 
 
 @pytest.mark.parametrize("expected", SCHEMAS["other_checks"], ids=lambda expected: expected["name"])
-def test_ids_in_filodbs_tests(expected: dict) -> None:
+def test_ids_are_those_in_filodbs_tests(expected: dict) -> None:
     partition = PartitionSchema(parse_columns(expected["partition_columns"]))
     schema = Schema("x", parse_columns(expected["data_columns"]), partition)
     assert schema.schema_id == expected["expected_in_filodb_tests"]
@@ -153,7 +153,7 @@ keys = ["_ws_", "_ns_"]
 """
 
 
-def test_substitutions_and_includes(tmp_path: Path) -> None:
+def test_substitutions_and_includes_are_resolved(tmp_path: Path) -> None:
     (tmp_path / "source.conf").write_text('dataset = "prometheus"\nsourceconfig { bootstrap.servers = ${?SERVERS} }\n')
     (tmp_path / "server.conf").write_text(PUBLISHED)
     schemas = Schemas.load(tmp_path / "server.conf")
@@ -210,7 +210,7 @@ def test_schemas_are_loaded_from_toml(tmp_path: Path) -> None:
     assert list(Schemas.from_text(str(place))) == list(Schemas.from_text(TOML)) == ["machine", "result"]
 
 
-def test_definitions_round_trip() -> None:
+def test_definitions_come_back() -> None:
     for schemas in (Schemas.built_in(), Schemas.parse(FILODB_CONF), Schemas.parse(TOML)):
         again = Schemas.parse(schemas.to_json())
         assert dict(again) == dict(schemas)
@@ -273,7 +273,7 @@ def test_definitions_that_cannot_be_parsed_are_refused(text: str, message: str) 
         Schemas.parse(text)
 
 
-def test_record_schema_limits() -> None:
+def test_limits_of_record_schemas_are_checked() -> None:
     with pytest.raises(SchemaError, match="65 predefined keys"):
         RecordSchema(["tags:map"], 0, [f"k{i}" for i in range(65)])
     with pytest.raises(SchemaError, match="at most 191 bytes"):

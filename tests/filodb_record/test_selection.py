@@ -37,7 +37,7 @@ def read_intact(path: Path, data: bytes) -> pa.Table:
         return sawlog.read(path, format="filodb_record", on_damage="skip")
 
 
-def test_after_the_first_container(tmp_path: Path) -> None:
+def test_schemas_are_looked_for_after_the_first_container(tmp_path: Path) -> None:
     """It may hold what nobody knows, as `repair` leaves it where a record has lost its schema."""
     first, second = containers(2)
     unknown = bytearray(first)

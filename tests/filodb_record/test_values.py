@@ -58,7 +58,7 @@ def test_single_records_in_a_column_are_decoded() -> None:
     assert value["_schema"] == "gauge"
 
 
-def test_several_schemas() -> None:
+def test_several_schemas_are_decoded() -> None:
     (rows,) = decoder(table=("all",)).decode(pa.array([golden.data("mixed_schemas_4")])).to_pylist()
     assert [row["_schema"] for row in rows] == ["gauge", "prom-counter", "prom-histogram", "preagg-gauge-v2"]
     (rows,) = decoder(table=("prom-counter",)).decode(pa.array([golden.data("mixed_schemas_4")])).to_pylist()
@@ -157,7 +157,7 @@ def test_rows_to_containers_and_back() -> None:
         encoder.encode(pa.array([1]))
 
 
-def test_partition_hashes() -> None:
+def test_partition_hashes_are_those_of_the_original() -> None:
     records = golden.facts("gauge_100")["records"]
     columns = {
         "_metric_": pa.array([*(record["_metric_"] for record in records), None]),
@@ -175,7 +175,7 @@ def test_shards_of_columns_are_those_of_the_original() -> None:
         assert shards.to_pylist() == [example["shards"][index]["ingestion_shard"] for example in examples]
 
 
-def test_shards_where_java_orders_keys_otherwise() -> None:
+def test_shards_are_right_where_java_orders_keys_otherwise() -> None:
     labels = {"\U0001f600": "astral", "\uff5e": "bmp", "_ws_": "w", "le": "1"}
     hashed = sort_and_compute_hashes(labels)
     expected = compute_ingestion_shard(shard_key_hash(["w"], "m"), combine_hash_excluding(hashed, ["le"]), 256, 8)

@@ -114,7 +114,7 @@ def test_hashes_and_container_timestamps_are_taken_over(tmp_path: Path) -> None:
     assert write_containers(result_table, place) == first
 
 
-def test_whole_records(tmp_path: Path) -> None:
+def test_whole_records_are_written(tmp_path: Path) -> None:
     table = sawlog.read(golden.path("mixed_schemas_4"), extras="record").select(["_record"])
     assert write_containers(table, tmp_path / "a.container") == golden.data("mixed_schemas_4")
     with pytest.raises(SchemaError, match="column '_record', row 1: not one whole record"):
@@ -183,7 +183,7 @@ def test_what_cannot_be_written(tmp_path: Path, table: pa.Table, message: str) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_choosing_the_schema(tmp_path: Path) -> None:
+def test_the_schema_is_chosen_by_columns(tmp_path: Path) -> None:
     table = gauges([(1, 1.0, "m", [])])
     write_containers(table, tmp_path / "a.container")
     assert sawlog.read(tmp_path / "a.container", extras="schema")["_schema"].to_pylist() == ["gauge"]
@@ -235,14 +235,14 @@ def test_tops_that_another_machine_rounded_otherwise_are_taken(tmp_path: Path) -
         ),
     ],
 )
-def test_bad_histograms(tmp_path: Path, h: dict, message: str) -> None:
+def test_bad_histograms_are_refused(tmp_path: Path, h: dict, message: str) -> None:
     table = gauges([(1, 3.0, "m", [])]).rename_columns(["timestamp", "sum", "_metric_", "tags"])
     table = table.append_column("count", pa.array([7.0])).append_column("h", pa.array([h]))
     with pytest.raises(SchemaError, match=f"column 'h', row 0: .*{message}"):
         write_containers(table, tmp_path / "a.container", table="prom-histogram")
 
 
-def test_empty_tables(tmp_path: Path) -> None:
+def test_empty_tables_are_written(tmp_path: Path) -> None:
     assert write_containers(gauges([]), tmp_path / "a.container") == b""
 
 

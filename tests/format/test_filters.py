@@ -139,7 +139,7 @@ def test_intervals_of_texts() -> None:
         assert find_interval(bind_query([("s", op, "a")], None, SCHEMA, SCHEMA), "s") == expected
 
 
-def test_patterns_and_nulls() -> None:
+def test_patterns_and_nulls_choose_rows() -> None:
     rows = batch([1, 12, None, 2])
     for pattern_filter, expected in (
         (("s", "like", "1%"), ["1", "12"]),

@@ -37,7 +37,7 @@ Cases = Iterator[Newer]
 class Change(NamedTuple):
     """Bytes to be put at an offset."""
 
-    at: int
+    offset: int
     data: bytes
 
 
@@ -81,7 +81,7 @@ def table(name: str, path: Path) -> Callable[..., Newer]:
     sample = Sample(name, "leveldb_table", data, path.name, blocks=True)
 
     def case(number: str, message: str, *changes: Change, row_count: int = 0) -> Newer:
-        changed = with_bytes(data, *(Change(change.at % len(data), change.data) for change in changes))
+        changed = with_bytes(data, *(Change(change.offset % len(data), change.data) for change in changes))
         return Newer(f"{number} of {name}", sample, {path.name: changed}, message, row_count)
 
     return case
@@ -106,9 +106,9 @@ def tables() -> Cases:
     yield rocksdb("magic number", "a plain table", Change(-8, struct.pack("<Q", 0x8242229663BF9564)))
     for place in places(data):
         content = data[place[0] : sum(place)]
-        at = content.find(b"block.based.table.index.type")
-        if at >= 0:
-            value = at + len(b"block.based.table.index.type")
+        type_offset = content.find(b"block.based.table.index.type")
+        if type_offset >= 0:
+            value = type_offset + len(b"block.based.table.index.type")
             newer = block(data, *place, Change(value, struct.pack("<I", 4)))
             yield rocksdb("index type", "an index of type 4", newer, row_count=1)
     yield from keys()

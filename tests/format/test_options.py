@@ -11,7 +11,7 @@ from sawlog.format.options import parse_options
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    needed: str
+    name_of_table: str
     flag: bool = False
     count: int = 1
     ratio: float = 0.5
@@ -35,20 +35,20 @@ class Example:
     ],
 )
 def test_strings_are_as_good_as_values(arguments: dict[str, Any], name: str, expected: object) -> None:
-    assert getattr(parse_options(Example, {"needed": "n", **arguments}, context="test"), name) == expected
+    assert getattr(parse_options(Example, {"name_of_table": "n", **arguments}, context="test"), name) == expected
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "option 'needed' is required"),
-        ({"needed": "n", "colour": 1}, "unknown option 'colour'; known options: count, flag, maybe, mode"),
-        ({"needed": "n", "flag": "perhaps"}, "option flag='perhaps': expected bool"),
-        ({"needed": "n", "count": "1.5"}, "option count='1.5': expected int"),
-        ({"needed": "n", "count": True}, "option count=True: expected int"),
-        ({"needed": "n", "mode": "c"}, "option mode='c': expected one of a, b"),
-        ({"needed": 3}, "option needed=3: expected str"),
-        ({"needed": "n", "names": True}, "option names=True: expected a list"),
+        ({}, "option 'name_of_table' is required"),
+        ({"name_of_table": "n", "colour": 1}, "unknown option 'colour'; known options: count, flag, maybe, mode"),
+        ({"name_of_table": "n", "flag": "perhaps"}, "option flag='perhaps': expected bool"),
+        ({"name_of_table": "n", "count": "1.5"}, "option count='1.5': expected int"),
+        ({"name_of_table": "n", "count": True}, "option count=True: expected int"),
+        ({"name_of_table": "n", "mode": "c"}, "option mode='c': expected one of a, b"),
+        ({"name_of_table": 3}, "option name_of_table=3: expected str"),
+        ({"name_of_table": "n", "names": True}, "option names=True: expected a list"),
     ],
 )
 def test_mistakes_are_named(arguments: dict[str, Any], message: str) -> None:

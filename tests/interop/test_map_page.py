@@ -157,7 +157,7 @@ def eventually(page: Any, condition: str) -> None:
     raise AssertionError(condition)
 
 
-def test_zoom_by_keys_wheel_and_buttons(load: Any) -> None:
+def test_keys_wheel_and_buttons_zoom(load: Any) -> None:
     page = load("times")
     view_before = view(page)
     page.focus("#view")
@@ -328,7 +328,7 @@ def test_directories_files_and_what_was_not_read(load: Any) -> None:
     assert page.evaluate("state.file.path").endswith("000003.log")
 
 
-def test_content_and_hostile_keys(load: Any) -> None:
+def test_content_is_shown_and_hostile_keys_are_escaped(load: Any) -> None:
     page = load("times")
     assert HOSTILE in page.inner_text("#keys-tables")
     assert page.locator("#columns tbody tr").count() == 3

@@ -26,7 +26,7 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         yield options
 
 
-def test_collection_in_minio(minio: dict[str, Any]) -> None:
+def test_a_collection_is_read_from_minio(minio: dict[str, Any]) -> None:
     fsspec.filesystem("s3", **minio).put(f"{GOLDEN / '2.3.5'}/", "milvus/files", recursive=True)
     options = {"table": "alltypes", "metadata": "s3://milvus/files/etcd.json", "storage_options": minio}
     table = sawlog.read("s3://milvus/files", **options)

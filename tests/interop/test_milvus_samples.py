@@ -58,7 +58,7 @@ def test_l0_delta_log(samples: Path) -> None:
     assert not sawlog.verify(path).damaged
 
 
-def test_column_groups(samples: Path) -> None:
+def test_column_groups_are_read(samples: Path) -> None:
     tables = [sawlog.read(samples / "storage-v2-samples" / f"cg{i}.parquet", format="milvus_binlog") for i in range(3)]
     assert [table.schema.names for table in tables] == [["id", "value"], ["name"], ["vector"]]
     assert {table.num_rows for table in tables} == {100}

@@ -218,7 +218,7 @@ def test_an_iceberg_table_takes_a_new_column_and_is_compacted(tmp_path: Path, mo
     assert done.stdout.split() == ["1", "True", "1000"], done.stderr[-3000:]
 
 
-def test_into_a_real_kafka(tmp_path: Path) -> None:
+def test_rows_are_written_into_a_real_kafka(tmp_path: Path) -> None:
     from confluent_kafka import Consumer
 
     with Logger(tmp_path / "logs", SCHEMA, namespace="Market", table="Ticks") as log:

@@ -469,7 +469,7 @@ def test_blobs_of_azure_are_read_by_every_credential(azure: str, root: str, monk
     works(root, {})
 
 
-def test_a_signature_for_azure(azure: str) -> None:
+def test_a_signature_for_azure_is_accepted(azure: str) -> None:
     expiry = (dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     version = "2020-12-06"
     fields = ["rwdlac", "", expiry, f"/blob/{ACCOUNT}/logs", "", "", "https,http", version, "c", *[""] * 7]

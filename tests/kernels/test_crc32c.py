@@ -49,11 +49,11 @@ def way(request):
         (bytes(range(31, -1, -1)), 0x113FDB5C),
     ],
 )
-def test_known_values(way, data: bytes, expected: int) -> None:
+def test_known_values_are_computed(way, data: bytes, expected: int) -> None:
     assert int(way(np.frombuffer(data, np.uint8), np.uint64(0), np.uint64(len(data)))) == expected
 
 
-def test_every_length_around_the_boundaries_at_every_alignment(way) -> None:
+def test_every_length_is_right_around_the_boundaries_at_every_alignment(way) -> None:
     data = random.Random(1).randbytes(BOUNDARIES[-1] + 64)
     array = np.frombuffer(data, np.uint8)
     longest = BOUNDARIES[-1] if crc32c.INSTRUCTIONS else BOUNDARIES[2]
@@ -89,7 +89,9 @@ def test_the_instruction_is_used_where_the_cpu_has_it() -> None:
         ("aarch64-unknown-linux-gnu", "crc", {8: "crc32cx", 4: "crc32cw", 1: "crc32cb"}),
     ],
 )
-def test_machine_code(monkeypatch: pytest.MonkeyPatch, triple: str, feature: str, mnemonics: dict[int, str]) -> None:
+def test_machine_code_has_the_instructions(
+    monkeypatch: pytest.MonkeyPatch, triple: str, feature: str, mnemonics: dict[int, str]
+) -> None:
     monkeypatch.setattr(crc32c, "ir", ir)  # which is not there where nothing is compiled
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

@@ -92,7 +92,7 @@ def test_a_cpu_without_wide_vectors_never_gets_a_second_entry(monkeypatch: pytes
     flags = set(native.WIDE[native.find_machine()].flags.split())
     called: list[str] = []
 
-    class Loaded:
+    class LoadedLibrary:
         def __init__(self, path: str) -> None:
             pass
 
@@ -101,7 +101,7 @@ def test_a_cpu_without_wide_vectors_never_gets_a_second_entry(monkeypatch: pytes
                 raise AttributeError(name)
             return lambda words: called.append(name.rpartition("kernels_")[2])
 
-    monkeypatch.setattr("ctypes.CDLL", Loaded)
+    monkeypatch.setattr("ctypes.CDLL", LoadedLibrary)
     monkeypatch.setattr(native, "reads_objects", lambda reader: False)
     numbers = np.zeros(3, np.int64)
 

@@ -33,7 +33,7 @@ class Texts(NamedTuple):
 
 
 class Rules(NamedTuple):
-    wanted: Bool
+    inverted: Bool
     factor: Float64
     texts: Texts
 
@@ -54,7 +54,7 @@ def work(
     cells[0].length = step
     into.data[0] = data[start]
     into.ends[0] = table[1, 2]
-    return start, step + rules.texts.ends[1], not rules.wanted, rules.factor * 2
+    return start, step + rules.texts.ends[1], not rules.inverted, rules.factor * 2
 
 
 def arguments() -> dict[str, Any]:
@@ -64,7 +64,7 @@ def arguments() -> dict[str, Any]:
         "table": np.arange(6, dtype=np.int16).reshape(2, 3),
         "cells": np.zeros(2, CELL),
         "state": np.zeros(1, STATE)[0],
-        "rules": Rules(wanted=False, factor=1.25, texts=Texts(read_only, np.array([0, 4], np.int32))),
+        "rules": Rules(inverted=False, factor=1.25, texts=Texts(read_only, np.array([0, 4], np.int32))),
         "into": Texts(np.zeros(1, np.uint8), np.zeros(1, np.int32)),
         "start": np.uint64(1),
         "step": -7,
@@ -103,7 +103,7 @@ def test_all_64_bits_of_unsigned_numbers_arrive() -> None:
         ("cells", np.frombuffer(bytes(16), CELL), "writable array (offset, length)[*]", "read-only array"),
         ("state", np.zeros(1, CELL)[0], "record (row, used)", "record (offset, length)"),
         ("state", np.zeros(1, STATE), "record (row, used)", "array (row, used)[1]"),
-        ("rules", None, "rules.wanted: expected bool", "<class 'NoneType'>"),
+        ("rules", None, "rules.inverted: expected bool", "<class 'NoneType'>"),
         ("rules", Rules(1, 1.0, Texts(np.zeros(0, np.uint8), np.zeros(2, np.int64))), "rules.", "found"),
         (
             "into",

@@ -129,7 +129,7 @@ def test_values_are_what_the_browser_reads(name: str) -> None:
     assert equal(row["value"], read_application_truth()["indexed_db"]["plain"][name]), row["value"]
 
 
-def test_keys_paths_and_indexes() -> None:
+def test_keys_paths_and_indexes_are_decoded() -> None:
     truth = read_application_truth()["indexed_db"]
     records_read = [repr([json.loads(row["key"]), json.loads(row["value"])]) for row in records("keys")]
     pairs = zip(truth["keys"], truth["key_values"], strict=True)

@@ -50,7 +50,7 @@ def test_the_last_backup_is_the_default() -> None:
         sawlog.read(BACKUPS, backup=3)
 
 
-def test_a_backup_by_its_time(backups: Path) -> None:
+def test_a_backup_is_chosen_by_its_time(backups: Path) -> None:
     """The last one that was made up to then; both are of the same second."""
     began = int(backups.joinpath("meta", "1").read_text().split()[0])
     meta = backups / "meta" / "2"
@@ -109,7 +109,7 @@ def test_a_file_that_is_not_there_is_missing(backups: Path) -> None:
     assert not report.damaged
 
 
-def test_a_backup_that_nothing_describes(backups: Path) -> None:
+def test_a_backup_that_nothing_describes_is_refused(backups: Path) -> None:
     """Its tables can be named; that they are all, nobody says."""
     backups.joinpath("meta", "2").unlink()
     with pytest.raises(sawlog.IncompleteError, match="paths="):

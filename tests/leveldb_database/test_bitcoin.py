@@ -97,7 +97,7 @@ def test_public_keys_are_uncompressed() -> None:
     assert script == ("p2pk", bytes.fromhex("4104" + key + "ac"))
 
 
-def test_blocks_files_and_transactions(tmp_path: Path) -> None:
+def test_blocks_files_and_transactions_are_decoded(tmp_path: Path) -> None:
     entries = {
         b"b" + bytes.fromhex(GENESIS_HASH)[::-1]: bytes.fromhex("8fee3c 00 0d 01 00 08") + GENESIS,
         b"f\0\0\0\0": bytes.fromhex("01 8000 00 00 00 83dfcfd429 83dfcfd429"),

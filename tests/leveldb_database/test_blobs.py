@@ -27,7 +27,7 @@ def live(path: Path, **arguments: object) -> dict[bytes, bytes]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_values_in_blob_files(codec: str, tmp_path: Path) -> None:
+def test_values_in_blob_files_are_read(codec: str, tmp_path: Path) -> None:
     state = database(tmp_path / "db", codec)
     assert list((tmp_path / "db").glob("*.blob"))
     assert live(tmp_path / "db") == state

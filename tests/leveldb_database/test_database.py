@@ -132,7 +132,7 @@ def test_every_version_that_still_exists(tmp_path: Path, make: Callable[[Path], 
     assert sum(row["level"] >= 0 for row in rows) == entries
 
 
-def test_a_column_family(tmp_path: Path) -> None:
+def test_a_column_family_is_read_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "db"
     database = Rdict(str(path), Options(raw_mode=True))
     other_family = database.create_column_family("other", Options(raw_mode=True))

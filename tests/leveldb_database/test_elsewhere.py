@@ -255,7 +255,7 @@ def with_objects(tmp_path: Path, locator: str, custom: str) -> tuple[Path, dict[
 
 
 @pytest.mark.parametrize("custom", ["", "obj2", "a/b.sst"])
-def test_objects_in_remote_storage(custom: str, tmp_path: Path) -> None:
+def test_objects_in_remote_storage_are_read(custom: str, tmp_path: Path) -> None:
     """The catalog names them; a directory that holds them is given."""
     _, state = with_objects(tmp_path, "loc", custom)
     with pytest.raises(IncompleteError, match=rf"CATALOG-000001 says .*{custom or '-7-'}.*'loc'.*paths="):

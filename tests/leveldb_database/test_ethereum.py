@@ -66,7 +66,7 @@ def test_blocks_are_what_the_node_shows_of_them(engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", PLACES)
-def test_settings_and_state(engine: str) -> None:
+def test_settings_and_state_are_decoded(engine: str) -> None:
     entries = read_chain(engine)
     settings = {row["name"]: row for row in entries if row["kind"] == "setting"}
     assert settings["LastBlock"]["hash"] == settings["LastHeader"]["hash"] == truth(engine)[-1]["hash"]
@@ -135,7 +135,7 @@ def test_rlp_that_is_none_is_refused(data: str, reason: str) -> None:
         (b"fm-R", {"kind": "index"}),
     ],
 )
-def test_keys_by_their_beginning_and_length(key: bytes, row: dict[str, Any]) -> None:
+def test_keys_are_told_apart_by_their_beginning_and_length(key: bytes, row: dict[str, Any]) -> None:
     decoded = dict(Ethereum().decode(Entry(key, None, 1), None))
     assert {name: decoded.get(name) for name in row} == row
 
@@ -150,7 +150,7 @@ def test_headers_whose_time_is_none_are_shown() -> None:
         Ethereum().decode(Entry(b"h" + b"\xff" * 8 + b"\x01" * 32, b"\xc0", 1), None)
 
 
-def test_older_receipts_and_lookups() -> None:
+def test_older_receipts_and_lookups_are_decoded() -> None:
     """Those of database version 3 have seven fields; a lookup was a hash, or a hash and two numbers."""
     receipt = bytes.fromhex("c8 c7 01 52 80 a0".replace("a0", "80") + "808001")
     key = b"r" + bytes(8) + b"\x01" * 32

@@ -48,7 +48,7 @@ def test_blob_files_of_version_2_and_bounds_of_excises() -> None:
         assert account.header > FOOTER
 
 
-def test_a_cuckoo_table(tmp_path: Path) -> None:
+def test_a_cuckoo_table_is_read_in_the_order_of_keys(tmp_path: Path) -> None:
     """Its entries come in the order of their keys, and whatever is changed in it costs nothing but itself."""
     table = GOLDEN / CUCKOO / "db" / "000009.sst"
     rows = sawlog.read(table).to_pylist()

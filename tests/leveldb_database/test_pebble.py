@@ -34,7 +34,7 @@ def test_what_pebble_answers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DATABASES)
-def test_tables_by_themselves(name: str) -> None:
+def test_tables_are_read_by_themselves(name: str) -> None:
     """Every table is clean, and any part of it gives its rows."""
     kinds = set()
     for path in GOLDEN.joinpath(name).glob("*.sst"):

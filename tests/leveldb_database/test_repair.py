@@ -132,7 +132,7 @@ def test_an_order_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
-def test_keys_in_reverse(tmp_path: Path) -> None:
+def test_keys_in_reverse_are_repaired(tmp_path: Path) -> None:
     order = {"comparator": lambda a, b: (b > a) - (b < a), "comparator_name": b"rocksdb.ReverseBytewiseComparator"}
     source, target = tmp_path / "source", tmp_path / "target"
     with plyvel.DB(str(source), create_if_missing=True, **order) as db:

@@ -43,7 +43,7 @@ def test_the_newest_version_of_each_key() -> None:
     assert table["timestamp"].to_pylist() == [stamp for key, stamp, _ in answers() if key >= b"key150"]
 
 
-def test_every_version() -> None:
+def test_every_version_is_read() -> None:
     rows = sawlog.read(DATABASE, format="leveldb_database", view="all").to_pylist()
     assert len(rows) == 3 * 200 - 29
     assert rows == sorted(rows, key=lambda row: (row["key"], -row["timestamp"]))

@@ -50,7 +50,7 @@ def live(path: Path, **arguments: Any) -> list[tuple[int, int]]:
     return [(row["level"], row["file"]) for row in table.to_pylist()]
 
 
-def test_leveldb_fields(tmp_path: Path) -> None:
+def test_fields_of_leveldb_are_read(tmp_path: Path) -> None:
     pointer = b"\x05\x02" + internal(b"p", 77)
     path = write_manifest(
         tmp_path, MANIFEST, pointer + b"\x06\x01" + encode_varint(300) + new_file(1, 301, 1 << 40), b""
@@ -75,7 +75,7 @@ def test_leveldb_fields(tmp_path: Path) -> None:
     assert row["min_log_to_keep"] is None
 
 
-def test_rocksdb_fields(tmp_path: Path) -> None:
+def test_fields_of_rocksdb_are_read(tmp_path: Path) -> None:
     v2 = encode_varint(100) + new_file(0, 1)[1:] + encode_varint(3) + encode_varint(8)
     v3 = (
         encode_varint(102)
@@ -252,7 +252,7 @@ def test_pebbles_tags_of_2026(tmp_path: Path) -> None:
         edits(path)
 
 
-def test_live_files(tmp_path: Path) -> None:
+def test_live_files_are_those_after_all_edits(tmp_path: Path) -> None:
     family = encode_varint(200) + b"\x02"
     drop_edit = encode_varint(200) + b"\x03"
     path = write_manifest(
@@ -301,7 +301,7 @@ def test_current_names_the_live_manifest(tmp_path: Path) -> None:
         sawlog.read(tmp_path, format="leveldb_log", view="entities")
 
 
-def test_against_leveldb(tmp_path: Path) -> None:
+def test_live_files_are_those_that_leveldb_has(tmp_path: Path) -> None:
     with plyvel.DB(str(tmp_path), create_if_missing=True, write_buffer_size=64 << 10) as db:
         for i in range(20_000):
             db.put(b"key%06d" % (i * 7919 % 10_000), bytes(20))
@@ -318,7 +318,7 @@ def test_against_leveldb(tmp_path: Path) -> None:
     assert history[-1]["log_number"] <= max(int(path.stem) for path in tmp_path.glob("*.log"))
 
 
-def test_against_rocksdb(tmp_path: Path) -> None:
+def test_live_files_are_those_that_rocksdb_has(tmp_path: Path) -> None:
     path = tmp_path / "db"
     db = Rdict(str(path), Options(raw_mode=True))
     other_family = db.create_column_family("other", Options(raw_mode=True))

@@ -342,7 +342,7 @@ def test_an_export_of_one_kind_has_its_columns(tmp_path: Path) -> None:
     assert [row["key"] for row in read_entities(flat, table="posts")] == ["users/odd/posts/1"]
 
 
-def test_the_metadata_tree(tmp_path: Path) -> None:
+def test_the_metadata_tree_is_read(tmp_path: Path) -> None:
     root = save_export(tmp_path, {"users": [[entity({"a": 1})], [entity({"a": 2})]], "none": []})
     overall = root / "2024-export.overall_export_metadata"
     kind = root / "default_namespace/kind_users/default_namespace_kind_users.export_metadata"

@@ -49,7 +49,7 @@ def test_each_record_once_however_the_log_grows(seed: int, tmp_path: Path) -> No
     assert grow(tmp_path / "000007.log", data, places).records == RECORDS
 
 
-def test_growing_byte_by_byte_around_every_boundary(tmp_path: Path) -> None:
+def test_a_log_is_followed_byte_by_byte_around_every_boundary(tmp_path: Path) -> None:
     records = RECORDS[:5]
     data = write(*records)
     places = [place for place in range(len(data)) if place < 340 or place % BLOCK < 12 or place % BLOCK > BLOCK - 12]
@@ -99,7 +99,7 @@ def test_a_large_backlog_is_cut_into_ranges(monkeypatch: pytest.MonkeyPatch, tmp
     assert stream.records == RECORDS
 
 
-def test_several_logs_and_new_ones(tmp_path: Path) -> None:
+def test_several_logs_and_new_ones_are_followed(tmp_path: Path) -> None:
     stream = Stream(tmp_path)
     (tmp_path / "000009.log").write_bytes(write(b"a") + b"torn")
     stream.advance()

@@ -25,7 +25,7 @@ def is_subsequence(part: list, all_items: list) -> bool:
     return all(item in iterator for item in part)
 
 
-def test_truncation_at_every_byte() -> None:
+def test_truncation_at_every_byte_leaves_a_prefix() -> None:
     data = write(*SMALL)
     starts = offsets(*SMALL)
     ends = [*starts[1:], len(data)]
@@ -154,7 +154,7 @@ def test_fail_delivers_what_stands_before_the_first_damage(tmp_path_factory, cro
 
 @settings(max_examples=60)
 @given(st.binary(max_size=300), st.sampled_from(["auto", "leveldb", "rocksdb", "pebble"]))
-def test_any_bytes_at_all(data: bytes, dialect: str) -> None:
+def test_any_bytes_at_all_are_read_or_reported(data: bytes, dialect: str) -> None:
     scan(data, dialect=dialect)
 
 

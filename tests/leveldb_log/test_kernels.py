@@ -50,7 +50,7 @@ def test_small_logs_cut_and_damaged_at_every_byte() -> None:
 
 
 @pytest.mark.parametrize("offset", [5, BLOCK - 49, BLOCK + 4])
-def test_damage_around_a_block_boundary(offset: int) -> None:
+def test_damage_around_a_block_boundary_is_judged_alike(offset: int) -> None:
     agrees(ACROSS[:offset] + bytes([ACROSS[offset] ^ 0x03]) + ACROSS[offset + 1 :])
 
 

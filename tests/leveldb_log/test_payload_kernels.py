@@ -86,7 +86,7 @@ def scan(path: Path) -> tuple[list[tuple], int]:
     return rows, sum(findings.kinds.values())
 
 
-def test_every_tag_and_every_damage(tmp_path: Path) -> None:
+def test_every_tag_and_every_damage_is_decoded_alike(tmp_path: Path) -> None:
     records = [batch(9, counted, tag) for tag, *_, counted in TAGS] + [record for record, *_ in DAMAGED]
     plain = [
         tag for tag, name, *_ in TAGS if name not in MARKS

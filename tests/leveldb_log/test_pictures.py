@@ -34,7 +34,7 @@ def logs(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("view", ["rows", "writes"])
-def test_operations_along_logs(logs: Path, view: str) -> None:
+def test_charts_show_operations_along_logs(logs: Path, view: str) -> None:
     picture = pictures(logs, format="leveldb_log", view=view)[TITLE]
     rows = sawlog.read(logs, format="leveldb_log", view="writes", columns=["operation", "sequence", "_file", "_offset"])
     expected = Counter(rows["operation"].to_pylist())

@@ -66,7 +66,7 @@ def test_generator_of_skewed_records() -> None:
     assert (max(lengths), lengths.count(0)) == (129_780, 48)
 
 
-def test_seed_example_fragments() -> None:
+def test_fragments_of_the_seed_example_are_read() -> None:
     table = scan(write(*GOLDEN_RECORDS["SeedExample"]))
     assert [offset for offset, _ in table.rows] == [0, 1007, 98304]
     assert table.account.padding == 6

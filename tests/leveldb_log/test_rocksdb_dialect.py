@@ -158,7 +158,7 @@ def test_fragments_of_no_log_number_end_a_recycled_log(kind: int) -> None:
     assert table.records == [b"one"]
 
 
-def test_a_recyclable_fragment_after_a_legacy_one() -> None:
+def test_a_recyclable_fragment_after_a_legacy_one_is_judged() -> None:
     data = write(b"legacy") + write(b"recyclable", log=7) + write(b"legacy again")
     table = scan(data, dialect="rocksdb")
     assert table.records == [b"legacy", b"recyclable", b"legacy again"]
@@ -465,7 +465,7 @@ def test_logs_of_pebble_end_at_older_fragments() -> None:
     assert scan(log, dialect="pebble", name="other").records == [b"one", b"two", b"three"]
 
 
-def test_pebbles_long_trailers() -> None:
+def test_long_trailers_of_pebble_are_read() -> None:
     for room in range(19):
         first = b"x" * (BLOCK - 19 - room)
         log = sync_fragment(9, first, 7) + bytes(room) + sync_fragment(9, b"two", 7)

@@ -72,7 +72,7 @@ def test_overlong_varints_are_read_as_leveldb_reads_them(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("record", "kind", "detail", "kept_rows", "dropped"), DAMAGED)
-def test_damage_inside_a_batch(
+def test_damage_inside_a_batch_costs_its_operations(
     tmp_path: Path, record: bytes, kind: str, detail: str, kept_rows: list[tuple], dropped: int | None
 ) -> None:
     records = (batch(1, 1, put(b"one", b"1")), record, batch(9, 1, put(b"two", b"2")))
@@ -147,7 +147,7 @@ operation = st.one_of(
     st.lists(operation, max_size=200), st.integers(1, 9), st.integers(0, 1 << 40), st.sampled_from([1, 40_000, None])
 )
 @settings(max_examples=40)
-def test_round_trip_and_splits(
+def test_batches_come_back_however_a_log_is_split(
     tmp_path_factory: pytest.TempPathFactory, operations: list[tuple], group: int, first: int, task_bytes: int | None
 ) -> None:
     path = tmp_path_factory.mktemp("writes") / "000001.log"
@@ -172,7 +172,7 @@ def test_a_key_like_the_magic_number_of_another_format(tmp_path: Path) -> None:
     assert sawlog.read(path).num_rows == 1
 
 
-def test_columns_filters_and_head(tmp_path: Path) -> None:
+def test_columns_filters_and_head_choose_what_is_read(tmp_path: Path) -> None:
     path = save(tmp_path, batch(1, 3, put(b"a", b"1"), delete(b"a"), put(b"b", b"2")))
     dataset = sawlog.open(path, view="writes", columns=["value"], filters=[("operation", "=", "put")])
     assert dataset.to_table().to_pylist() == [{"value": b"1"}, {"value": b"2"}]

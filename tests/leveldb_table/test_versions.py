@@ -17,7 +17,7 @@ LAST_BYTE_FACTOR = 0x6B9083D9
 
 
 @pytest.mark.parametrize("name", ["11-none", "11-zstd", "11-uniform", "11-apart", "11-trained", "11-embedded"])
-def test_format_version_7(name: str) -> None:
+def test_format_version_7_is_read(name: str) -> None:
     file = GOLDEN / f"{name}.sst"
     assert_holds([file], GOLDEN_ROWS)
     assert sawlog.open(file).info()["format version"] == 7

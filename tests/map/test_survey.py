@@ -256,7 +256,7 @@ def test_the_content_of_columns_is_summed_up(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Claimed(Fragment):
+class ClaimedFragment(Fragment):
     """A piece of a file that nobody reads: rows of a hundred bytes, and some damage."""
 
     start: int
@@ -284,7 +284,7 @@ class ClaimedContents(Contents):
         for file in self.files:
             step = task_bytes or file.size
             for start in range(0, file.size, step):
-                yield Claimed(*request, file.path, min(step, file.size - start), start)
+                yield ClaimedFragment(*request, file.path, min(step, file.size - start), start)
 
     views: ClassVar = {"rows": View(pa.schema([pa.field("key", pa.string())]), _fragments)}
 

@@ -69,7 +69,7 @@ def test_deletes_hit_strictly_older_rows(tmp_path: Path) -> None:
     deletes=st.lists(st.tuples(st.integers(0, 20), st.integers(1, 30)), max_size=40),
     texts=st.booleans(),
 )
-def test_deletes_against_a_plain_model(
+def test_deletes_are_those_of_a_plain_model(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int]], deletes: list[tuple[int, int]], texts: bool
 ) -> None:
     if not rows:
@@ -294,7 +294,7 @@ def group(columns: dict[str, tuple[int, pa.Array]]) -> pa.Table:
     return pa.table([array for _, array in columns.values()], pa.schema(fields))
 
 
-def test_bare_parquet_segments(tmp_path: Path) -> None:
+def test_bare_parquet_segments_are_read(tmp_path: Path) -> None:
     """Storage V2: directories are column groups, row groups are cut independently."""
     segment = tmp_path / "insert_log" / "1" / "2" / "3"
     slots = pa.array([np.arange(i, i + 2, dtype="f4").tobytes() for i in range(100)], pa.binary(8))
@@ -411,7 +411,7 @@ def test_ttl_hides_old_rows(tmp_path: Path) -> None:
     assert sawlog.open(tmp_path / "tree", view="inserts", **options).count_rows() == 2
 
 
-def test_wrong_type_in_a_file(tmp_path: Path) -> None:
+def test_a_wrong_type_in_a_file_is_damage(tmp_path: Path) -> None:
     write_collection(tmp_path, pa.table({"pk": [1], "n": pa.array([2], pa.int64())}))
     schema = {"fields": [{"name": "pk", "type": 5, "is_primary": True}, {"name": "n", "type": 11}]}
     with pytest.raises(sawlog.DamageError, match="type_mismatch"):

@@ -64,7 +64,7 @@ def test_unreadable_files_say_why(name: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["truncated_payload", "extra_not_json"])
-def test_damage_inside_a_file(name: str) -> None:
+def test_damage_inside_a_file_costs_its_rows(name: str) -> None:
     with pytest.raises(DamageError):
         read_binlog(BAD / name)
     with pytest.warns(DamageWarning):
@@ -98,7 +98,7 @@ def event_offset() -> int:
 
 
 @pytest.mark.parametrize("length", [0, 16, 32, 1 << 31, (1 << 32) - 1])
-def test_lying_event_lengths(tmp_path: Path, length: int) -> None:
+def test_event_lengths_that_lie_are_damage(tmp_path: Path, length: int) -> None:
     path = patched(tmp_path, lambda data: struct.pack_into("<I", data, event_offset() + 9, length))
     with pytest.raises((DamageError, FormatError), match="length"):
         read_binlog(path)
@@ -187,7 +187,7 @@ def test_codecs_and_encodings_that_pyarrow_lacks_are_unsupported(
     assert read_binlog(path).num_rows == 100
 
 
-class Wrapped(encryption.KmsClient):
+class PlainKeys(encryption.KmsClient):
     """Keys that are not wrapped at all."""
 
     def wrap_key(self, key: bytes, _master: str) -> bytes:
@@ -204,7 +204,7 @@ def test_encrypted_parquet_is_unsupported(tmp_path: Path, plain: bool) -> None:
     settings = encryption.EncryptionConfiguration(
         footer_key="f", column_keys={"c": ["101"]}, plaintext_footer=plain, double_wrapping=False
     )
-    keys = encryption.CryptoFactory(lambda _: Wrapped())
+    keys = encryption.CryptoFactory(lambda _: PlainKeys())
     properties = keys.file_encryption_properties(encryption.KmsConnectionConfig(), settings)
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, table.schema, encryption_properties=properties) as writer:
@@ -259,7 +259,7 @@ EXPECTED = [i for i in range(300) if i % 100]
 
 
 @pytest.mark.parametrize("field", ["0", "1", "100", "101"])
-def test_missing_field_files(tree: Path, field: str) -> None:
+def test_missing_field_files_are_told(tree: Path, field: str) -> None:
     shutil.rmtree(next(tree.glob(f"insert_log/1/2/2000/{field}")))
     with pytest.raises(IncompleteError, match=rf"missing_file.*field {field} "):
         keys(tree)
@@ -317,7 +317,7 @@ def test_damage_that_costs_no_row_is_reported_once_next_to_damage_that_does(tree
         keys(tree, on_damage="skip")
 
 
-def test_files_that_disagree_about_rows(tree: Path) -> None:
+def test_files_that_disagree_about_rows_are_damage(tree: Path) -> None:
     files = sorted(tree.glob("insert_log/1/2/2000/*/*"))
     path = next(path for path in files if path.parent.name == "101")
     short = tree.parent / "short"
@@ -431,7 +431,7 @@ def bomb(path: Path) -> tuple[str, int]:
     return done.stdout, int(done.stdout.split("grown")[1])
 
 
-def test_a_dictionary_that_bursts(tmp_path: Path) -> None:
+def test_a_dictionary_that_bursts_needs_little_memory(tmp_path: Path) -> None:
     """100 000 times the same megabyte: 100 GB in a few KB."""
     indices = pa.array(np.zeros(100_000, np.int32))
     column = pa.DictionaryArray.from_arrays(indices, pa.array(["x" * (1 << 20)]))
@@ -447,7 +447,7 @@ def test_a_dictionary_that_bursts(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_page_that_bursts(tmp_path: Path) -> None:
+def test_a_page_that_bursts_is_refused(tmp_path: Path) -> None:
     """A gigabyte of zeros in one page of a few KB."""
     column = pa.array([bytes(1 << 20)] * 600, pa.binary())
     sink = pa.BufferOutputStream()

@@ -274,7 +274,7 @@ def test_a_footer_that_claims_much_never_reaches_pyarrow(tmp_path: Path, monkeyp
             payload_of(data, tmp_path / "file")
 
 
-def test_rows_that_no_bytes_justify(tmp_path: Path) -> None:
+def test_rows_that_no_bytes_justify_are_not_delivered(tmp_path: Path) -> None:
     column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1 << 21, np.int32)), pa.array([7]))
     data = paged(column.cast(pa.int64()), use_dictionary=True)
     assert len(data) < 16 << 10

@@ -20,7 +20,7 @@ from sawlog.milvus.metadata import nearby
 from sawlog.milvus.metadata.load import Metadata, load
 from sawlog.storage import Storage
 from tests.milvus_binlog.support import GOLDEN, copy_root, read_rows, unpack_etcd
-from tests.storage.minio.maker import Stored, format_drives, put
+from tests.storage.minio.maker import StoredVersion, format_drives, put
 
 COLLECTION = "470611412203077890"
 
@@ -173,11 +173,15 @@ def test_volumes_of_a_server_that_does_not_start(tmp_path: Path, metadata: str) 
     format_drives([volumes / "minio"])
     files = [file for file in copy_root("2.3.5", tmp_path / "bare").rglob("*") if file.is_file()]
     for file in files:
-        put(volumes / "minio", f"a-bucket/files/{file.relative_to(tmp_path / 'bare')}", Stored([file.read_bytes()]))
+        put(
+            volumes / "minio",
+            f"a-bucket/files/{file.relative_to(tmp_path / 'bare')}",
+            StoredVersion([file.read_bytes()]),
+        )
     if metadata == "etcd":
         unpack_etcd(volumes / "etcd")
     else:
-        put(volumes / "minio", "a-bucket/etcd.json", Stored([(GOLDEN / "2.3.5" / "etcd.json").read_bytes()]))
+        put(volumes / "minio", "a-bucket/etcd.json", StoredVersion([(GOLDEN / "2.3.5" / "etcd.json").read_bytes()]))
     for path in (volumes, volumes / "minio", volumes / "minio" / "a-bucket" / "files"):
         rows, warned = read_rows(path, table="alltypes")
         assert rows.equals(expected())

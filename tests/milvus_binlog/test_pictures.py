@@ -22,7 +22,7 @@ def drawn(collection: str, **options: Any) -> dict[str, Picture]:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("collection", manifest(NAME))
-def test_segments_rows_and_deletes(collection: str) -> None:
+def test_charts_show_segments_rows_and_deletes(collection: str) -> None:
     charts = drawn(collection)
     segments = manifest(NAME)[collection]["segments"]
     boxes = [box for boxes in charts["Segments by partition and time"].lanes.values() for box in boxes]

@@ -98,7 +98,7 @@ def test_large_column_groups_are_cut_at_row_groups(place: str, tmp_path: Path, m
         assert sawlog.index(root, **options).files == 3
         options["index"] = True
     dataset = open_as_it_lies(root, **options)
-    requests = Watched(monkeypatch, 0)
+    requests = RequestLog(monkeypatch, 0)
     fragments = dataset.fragments(4 << 20)
     assert len(requests.paths) == {"local": 0, "remote": 1, "indexed": 0}[place]
     assert 4 <= len(fragments) <= 6
@@ -130,7 +130,7 @@ def test_windows_go_anywhere(windows: list[tuple[int, int]], small: bool) -> Non
             assert opened.read_window(offset, length).tobytes() == data[offset : offset + length]
 
 
-def test_a_file_that_became_shorter(tmp_path: Path) -> None:
+def test_a_file_that_became_shorter_is_told(tmp_path: Path) -> None:
     fsspec.filesystem("memory").pipe_file("/sawlog-short", bytes(10))
     opened = log.open_bytes(File("memory://sawlog-short", 20), Storage())
     with pytest.raises(ChangedError, match="expected 20 bytes, found 10"):
@@ -147,7 +147,7 @@ def test_files_that_are_not_mapped(tmp_path: Path) -> None:
     assert plain.to_table().equals(mapped.to_table())
 
 
-class Watched:
+class RequestLog:
     """Requests to the memory's file system: what they were, and which were under way at the same time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, patience: float, *, lists: bool = False) -> None:
@@ -190,7 +190,7 @@ def test_manifests_are_read_at_the_same_time(tmp_path: Path, monkeypatch: pytest
         write_segment(tmp_path, segment, {100: pa.array([segment])}, {(0, 1, 100): [1]})
     memory = fsspec.filesystem("memory")
     memory.put(f"{tmp_path}/", "/sawlog-packed/", recursive=True)
-    requests = Watched(monkeypatch, 5, lists=True)  # to know which collections there are takes manifests
+    requests = RequestLog(monkeypatch, 5, lists=True)  # to know which collections there are takes manifests
     dataset = open_as_it_lies("memory://sawlog-packed", schema={"name": "c", "fields": [PRIMARY]})
     assert len(dataset.contents.list_batches()) == len(segments)
     assert sorted(requests.paths) == [
@@ -215,7 +215,7 @@ def test_delta_logs_and_statistics_are_read_at_the_same_time(tmp_path: Path, mon
     schema = {"name": "c", "fields": [PRIMARY]}
     for options in ({"filters": [("pk", "=", 205)], "use_statistics": True}, {"segments": (100,)}):
         with pytest.MonkeyPatch.context() as patch:
-            requests = Watched(patch, 1, lists=True)  # the first files are fetched whole, to recognize them
+            requests = RequestLog(patch, 1, lists=True)  # the first files are fetched whole, to recognize them
             table = open_as_it_lies("memory://sawlog-many", schema=schema, use_threads=False, **options).to_table()
         assert requests.most > 1
         kind = "stats_log" if "filters" in options else "delta_log"

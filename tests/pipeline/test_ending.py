@@ -36,7 +36,7 @@ def test_what_ends_a_stream_is_told_by_its_exit_code(
     path = tmp_path / "pipeline.toml"
     path.write_text(PIPELINE.format(place=tmp_path))
 
-    class Ended:
+    class EndedRun:
         def __init__(self, plan: object, report: object, stop: Any, tell: object) -> None:
             self.stop = stop
 
@@ -45,5 +45,5 @@ def test_what_ends_a_stream_is_told_by_its_exit_code(
             assert self.stop.wait(10)
             return Totals()
 
-    monkeypatch.setattr("sawlog.pipeline.run.PipelineRun", Ended)
+    monkeypatch.setattr("sawlog.pipeline.run.PipelineRun", EndedRun)
     assert run.run_pipeline(load(str(path)), None) == code  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from sawlog.pipeline.run import RETRIES, PipelineRun
 from sawlog.spark.errors import explain, is_transient
 
 
-class Watched(threading.Event):
+class PauseLog(threading.Event):
     """An event that nobody has to wait for."""
 
     def __init__(self) -> None:
@@ -30,11 +30,11 @@ class Watched(threading.Event):
         return self.is_set()
 
 
-class Flaky(PipelineRun):
+class FlakyRun(PipelineRun):
     """A run whose streams end when they should."""
 
     def __init__(self, *ends: Any) -> None:
-        self.stop = Watched()
+        self.stop = PauseLog()
         self.told: list[str] = []
         pipeline = SimpleNamespace(mode="stream", document=None)
         super().__init__(SimpleNamespace(pipeline=pipeline), lambda _: None, self.stop, self.told.append)  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ LOST_CONNECTION = PipelineError("p.toml: Connection reset", transient=True)
 
 
 def test_what_may_pass_is_tried_again() -> None:
-    run = Flaky(LOST_CONNECTION, LOST_CONNECTION, 3)
+    run = FlakyRun(LOST_CONNECTION, LOST_CONNECTION, 3)
     assert run().batches == {"rows": 3}
     assert run.stop.pauses == [1, 2]
     assert run.told == [
@@ -62,8 +62,8 @@ def test_what_may_pass_is_tried_again() -> None:
     ]
 
 
-def test_not_for_ever() -> None:
-    run = Flaky(*[LOST_CONNECTION] * 20)
+def test_retries_end() -> None:
+    run = FlakyRun(*[LOST_CONNECTION] * 20)
     with pytest.raises(PipelineError, match="Connection reset"):
         run()
     assert run.stop.pauses == [1, 2, 4, 8, 16]
@@ -71,26 +71,26 @@ def test_not_for_ever() -> None:
 
 
 def test_a_batch_between_makes_it_a_new_failure() -> None:
-    run = Flaky(LOST_CONNECTION, LOST_CONNECTION, 1, LOST_CONNECTION, 1, LOST_CONNECTION, 1)
+    run = FlakyRun(LOST_CONNECTION, LOST_CONNECTION, 1, LOST_CONNECTION, 1, LOST_CONNECTION, 1)
     run()
     assert run.stop.pauses == [1, 2, 1, 1]
 
 
 def test_what_will_come_again_is_not_tried_again() -> None:
-    run = Flaky(PipelineError("p.toml: damaged", damaged=True), 1)
+    run = FlakyRun(PipelineError("p.toml: damaged", damaged=True), 1)
     with pytest.raises(PipelineError, match="damaged"):
         run()
     assert run.told == []
 
 
 def test_stopping_ends_a_pause() -> None:
-    run = Flaky(LOST_CONNECTION, 1)
+    run = FlakyRun(LOST_CONNECTION, 1)
     run.stop.set()
     run()
     assert run.ends == [1]
 
 
-class Failed(Exception):
+class SparkFailure(Exception):
     """An exception of PySpark whose cause is known to the JVM."""
 
     def __init__(self, message: str, trace: str) -> None:
@@ -98,7 +98,7 @@ class Failed(Exception):
         self._cause = SimpleNamespace(_stackTrace=trace)
 
 
-KILLED = Failed(
+KILLED = SparkFailure(
     "[STREAM_FAILED] Query q terminated with exception:  SQLSTATE: XXKST (no cause message)",
     "java.lang.reflect.UndeclaredThrowableException\n\tat a.B.c(B.scala:500)\n"
     "Caused by: java.io.IOException: Broken pipe\n\t... 26 more",
@@ -122,7 +122,7 @@ def test_a_cause_that_spark_does_not_name_is_named() -> None:
         (Exception("botocore.exceptions.EndpointConnectionError: Could not connect"), True),
         (Exception("An error occurred (SlowDown) when calling the PutObject operation"), True),
         (KILLED, True),
-        (Failed("a plan", "java.lang.IllegalStateException\n\tat a.B.c(B.scala:500)\n"), False),
+        (SparkFailure("a plan", "java.lang.IllegalStateException\n\tat a.B.c(B.scala:500)\n"), False),
         (Exception("sawlog.errors.DamageError: Connection reset"), False),
         (Exception("sawlog.errors.StorageError: s3://b/x: no answer"), True),
         (Exception("sawlog.errors.ChangedError: s3://b/x: replaced"), False),

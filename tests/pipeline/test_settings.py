@@ -43,7 +43,7 @@ def mistake(tmp_path: Path, text: str, **environment: str) -> str:
     return str(caught.value).replace(str(tmp_path), "")
 
 
-def test_the_smallest_batch(tmp_path: Path) -> None:
+def test_the_smallest_batch_is_parsed(tmp_path: Path) -> None:
     pipeline = parse(tmp_path, BATCH)
     assert (pipeline.name, pipeline.mode, pipeline.checkpoint, pipeline.trigger) == ("p", "batch", None, None)
     (source,) = pipeline.sources.values()

@@ -33,7 +33,7 @@ from tests.pipeline.support import STREAM
 REPORT = BatchReport("2026-01-05T09:30:10.021Z", "my trades", "rows", 42, 51_200, 1_642_496, None, 2, 0.8124)
 
 
-def test_a_line_per_batch(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_batch_prints_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     print_event(REPORT.to_dict(), json=False)
     assert capsys.readouterr().out == (
         'event=batch time=2026-01-05T09:30:10.021Z pipeline="my trades" sink=rows batch=42 rows=51200 bytes=1642496'
@@ -79,7 +79,7 @@ def pipeline(tmp_path: Path) -> Any:
     return load(path)
 
 
-def test_the_live_status(tmp_path: Path) -> None:
+def test_the_live_status_shows_batches_and_sources(tmp_path: Path) -> None:
     status = Status(pipeline(tmp_path))
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(status)
@@ -92,7 +92,7 @@ def test_the_live_status(tmp_path: Path) -> None:
         assert label in text, label
 
 
-def test_no_status_where_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_status_is_drawn_where_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with show_status(pipeline(tmp_path)) as add:
         add(REPORT)
     assert capsys.readouterr() == ("", "")

@@ -35,18 +35,18 @@ class FaultyFileSystem(LocalFileSystem):
         return f"faulty://{self._strip_protocol(name)}"
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
-        self._asked()
+        self._count_request()
         return bytes(super().cat_file(path, start=start, end=end, **options))
 
     def info(self, path: Any, **options: Any) -> Any:
-        self._asked()
+        self._count_request()
         return super().info(path, **options)
 
     def find(self, path: str, *args: Any, **options: Any) -> Any:
-        self._asked()
+        self._count_request()
         return super().find(path, *args, **options)
 
-    def _asked(self) -> None:
+    def _count_request(self) -> None:
         from pyspark import TaskContext
 
         with open(os.path.join(self.control, "asked"), "a+") as file:

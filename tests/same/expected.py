@@ -36,7 +36,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedDifference:
     """Differences that are meant. Patterns are found anywhere, an empty one everywhere.
 
     Attributes:
@@ -154,136 +154,146 @@ READ_SINCE = "version 7|embedded|minlz|two names"
 """Samples of tables that the release cannot read."""
 
 EXPECTED = (
-    Expected("The layer below the rows is called frames", place="^/sawlog info/stdout/view$", new='"frames"'),
-    Expected("What another writer may have meant is unsupported, not damage", holds=unsupported),
-    Expected("What metadata names and is not there, or is another, makes a dataset incomplete", holds=incomplete),
-    Expected("A repair reports what verify reports", place="^/repair/found/report/", holds=as_verified),
+    ExpectedDifference("The layer below the rows is called frames", place="^/sawlog info/stdout/view$", new='"frames"'),
+    ExpectedDifference("What another writer may have meant is unsupported, not damage", holds=unsupported),
+    ExpectedDifference(
+        "What metadata names and is not there, or is another, makes a dataset incomplete", holds=incomplete
+    ),
+    ExpectedDifference("A repair reports what verify reports", place="^/repair/found/report/", holds=as_verified),
     # LevelDB, RocksDB and Pebble
-    Expected(
+    ExpectedDifference(
         "Repair refuses options of other views, as reads do", "^leveldb_log (latest|entities_infer)", "^/repair/found/"
     ),
-    Expected("Repair publishes only a copy with the rows of the source", "^leveldb_log stale", "^/repair/found/"),
-    Expected(
+    ExpectedDifference(
+        "Repair publishes only a copy with the rows of the source", "^leveldb_log stale", "^/repair/found/"
+    ),
+    ExpectedDifference(
         "Repair takes intact fragments after damage in the same block", "^leveldb_log", "^/repair/", holds=saves_more
     ),
-    Expected(
+    ExpectedDifference(
         "A log with another number than its file's name is read",
         "^leveldb_(log|database)",
         new="it is read as log|rocksdb",
     ),
-    Expected(
+    ExpectedDifference(
         "A directory with a MANIFEST is a database",
         "^leveldb_database",
         "^/recognized/found",
         "leveldb_log|name the format|FormatError",
     ),
-    Expected(
+    ExpectedDifference(
         "A database names what keeps it from being repaired",
         "^leveldb_database",
         "^/repair/found/(raises|message)",
         new="SawlogError|MANIFEST",
     ),
-    Expected("Tables of these kinds are read", f"^leveldb_table ({READ_SINCE})"),
-    Expected("The release has no views of applications", "^leveldb_database (local_storage|history):"),
-    Expected(
+    ExpectedDifference("Tables of these kinds are read", f"^leveldb_table ({READ_SINCE})"),
+    ExpectedDifference("The release has no views of applications", "^leveldb_database (local_storage|history):"),
+    ExpectedDifference(
         "A table with damaged properties is read if its index is intact", "^leveldb_(table|database)", holds=reads_more
     ),
-    Expected(
+    ExpectedDifference(
         "Where the metaindex of a table is lost, its range deletions are damaged; they were taken for data",
         "^leveldb_table .*block at 1128 below its checksum",
         holds=loses_its_metaindex,
     ),
-    Expected("A log is RocksDB's though its first fragment is broken", "^leveldb_log stale", holds=is_rocksdb),
-    Expected(
+    ExpectedDifference(
+        "A log is RocksDB's though its first fragment is broken", "^leveldb_log stale", holds=is_rocksdb
+    ),
+    ExpectedDifference(
         "Warnings of a merge of files name their directory, not the MANIFEST or the first log",
         "^leveldb_(log|database)",
         "/warnings/\\d+$",
         "DamageWarning: /(MANIFEST-)?\\d+(\\.log)?: ",
         "DamageWarning: : ",
     ),
-    Expected(
+    ExpectedDifference(
         "Tags of write batches and version edits that nobody knows are unsupported, not damage",
         "^leveldb_(log|database)",
         new="does not support|does not know|UnsupportedError",
     ),
-    Expected(
+    ExpectedDifference(
         "Edits have columns for where files are and for timestamps, and those before a tag that nobody knows",
         "^leveldb_log",
         "^/(edits|files) (fail|skip) rows/found/(schema|rows)$|^/sawlog info/stdout/schema$",
     ),
-    Expected(
+    ExpectedDifference(
         "Databases are repaired as a whole", "^leveldb_database", "^/repair/found/", "repair its logs|OptionError"
     ),
-    Expected(
+    ExpectedDifference(
         "Views of applications keep what they decode of an entry that has bytes left over, and say so",
         "^leveldb_database",
         "^/bitcoin_blocks (fail|skip) rows/found/rows$",
     ),
-    Expected(
+    ExpectedDifference(
         "Verify reads the tables and blob files of all column families, whichever is the view's",
         "^leveldb_database families",
         "^/(sawlog )?verify/|^/damage |^/\\w+ (count|skip rows)/warnings|/message$",
     ),
-    Expected(
+    ExpectedDifference(
         "A repaired table has the order and the timestamps of its keys",
         "^leveldb_table (stamped|pebble)",
         "^/repair/found/files/",
     ),
     # Milvus
-    Expected("Damage has the bytes that it is of", "^milvus_binlog", holds=had_empty_damage),
-    Expected("The view inserts of a delta log is refused", "^milvus_binlog delta/", "^/inserts "),
-    Expected(
+    ExpectedDifference("Damage has the bytes that it is of", "^milvus_binlog", holds=had_empty_damage),
+    ExpectedDifference("The view inserts of a delta log is refused", "^milvus_binlog delta/", "^/inserts "),
+    ExpectedDifference(
         "Backups are repaired, too",
         "^milvus_binlog (backup|paged)",
         "^/repair/found/",
         "nothing can be taken|FormatError",
     ),
-    Expected(
+    ExpectedDifference(
         "A repaired backup's metadata has the numbers and sizes of its logs: it had those from before",
         "^milvus_binlog (backup|paged)",
         "^/repair/found/files/.*full_meta\\.json",
         '^"[0-9a-f]+"$',
         '^"[0-9a-f]+"$',
     ),
-    Expected(
+    ExpectedDifference(
         "A repair that keeps nothing is refused",
         "^milvus_binlog",
         "^/repair/found/",
         new="nothing can be taken|not there|FormatError",
     ),
-    Expected("Statistics of Parquet that are changed hide no rows", "^milvus_binlog paged: footer", holds=reads_more),
-    Expected(
+    ExpectedDifference(
+        "Statistics of Parquet that are changed hide no rows", "^milvus_binlog paged: footer", holds=reads_more
+    ),
+    ExpectedDifference(
         "Of large column groups, row groups that are intact are read",
         "^milvus_binlog (column groups|packed segments)",
         holds=reads_more,
     ),
-    Expected(
+    ExpectedDifference(
         "The name of a column of Parquet need not be text", "^milvus_binlog packed events: footer", holds=reads_more
     ),
-    Expected("A time that is not there is unknown", "^milvus_binlog", "/created$", new="unknown"),
-    Expected(
+    ExpectedDifference("A time that is not there is unknown", "^milvus_binlog", "/created$", new="unknown"),
+    ExpectedDifference(
         "Metadata that cannot be read is an error of opening, not of the first row",
         "^milvus_binlog",
         " rows/found/",
         new=MISSING,
         holds=cannot_open,
     ),
-    Expected("Checksums of Parquet pages are verified", "^milvus_binlog", holds=checks_pages),
-    Expected(
+    ExpectedDifference("Checksums of Parquet pages are verified", "^milvus_binlog", holds=checks_pages),
+    ExpectedDifference(
         "Deletes without a known primary key are refused when opened",
         "^milvus_binlog",
         "^/recognized/",
         new="primary key",
     ),
-    Expected("A broken page costs its rows, and not the type of the key", "^milvus_binlog delta/", "schema"),
-    Expected("Repair leaves out rows that lack a column", "^milvus_binlog collection", "^/repair/found/files/"),
-    Expected(
+    ExpectedDifference("A broken page costs its rows, and not the type of the key", "^milvus_binlog delta/", "schema"),
+    ExpectedDifference(
+        "Repair leaves out rows that lack a column", "^milvus_binlog collection", "^/repair/found/files/"
+    ),
+    ExpectedDifference(
         "Repair refuses Storage V3 before it looks at files",
         "^milvus_binlog",
         "^/repair/found/message",
         new="Storage V3",
     ),
-    Expected(
+    ExpectedDifference(
         "Deletes are read before rows", "^milvus_binlog", " fail rows/found/ended/message$", holds=several_damaged
     ),
 )

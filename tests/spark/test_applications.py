@@ -51,7 +51,7 @@ def test_spark_reads_a_world_of_bedrock_alike(spark: SparkSession, tmp_path: Pat
     assert_same(spark, bedrock_world(tmp_path / "db", BEDROCK_ENTRIES, 4), "bedrock")
 
 
-def test_coins_and_blocks(spark: SparkSession, tmp_path: Path) -> None:
+def test_coins_and_blocks_are_read_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     coins = {b"C" + TXID + bytes([index]): obfuscate(bytes.fromhex(value)) for index, value in enumerate(COINS)}
     assert_same(spark, make_bitcoin_database(tmp_path / "chainstate", OBFUSCATION | coins), "bitcoin_chainstate")
     assert_same(

@@ -379,7 +379,7 @@ def test_a_long_remote_log_is_cut(name: str, spark: SparkSession, s3: dict[str, 
     assert [row.n for row in columns.select("n").collect()] == list(range(ROWS))
 
 
-def test_the_hidden_column_metadata(spark: SparkSession, trades: Path) -> None:
+def test_the_hidden_column_metadata_is_read(spark: SparkSession, trades: Path) -> None:
     columns, _ = read_both(spark, trades)
     (path,) = trades.rglob("*.bin.*")
     assert "_metadata" not in columns.columns
@@ -475,7 +475,7 @@ def test_nested_values_and_decimals(spark: SparkSession, tmp_path: Path) -> None
     assert by_columns.where(f"NOT ({times})").count() == 0
 
 
-def test_a_table_in_the_catalog(spark: SparkSession, trades: Path) -> None:
+def test_a_table_in_the_catalog_is_columnar(spark: SparkSession, trades: Path) -> None:
     spark.sql(f"CREATE TABLE logged USING {COLUMNS} OPTIONS (path '{trades}', format 'deephaven_log') COMMENT 'all'")
     spark.sql(f"CREATE TABLE few (n bigint, s string) USING {COLUMNS} LOCATION '{trades}'")
     try:

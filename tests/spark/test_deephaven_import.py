@@ -45,7 +45,7 @@ def record(path: str) -> dict[str, Any]:
     return json.loads((Path(path) / "_sawlog.json").read_text())
 
 
-def test_rows_types_and_partitions(spark: SparkSession, logs: Logs, db: Path) -> None:
+def test_rows_types_and_partitions_are_imported(spark: SparkSession, logs: Logs, db: Path) -> None:
     logs.write(0, 100)
     logs.write(100, 200)
     logs.write(0, 10, internal="vm2")
@@ -183,7 +183,7 @@ def test_imports_that_cannot_be_made_are_refused(spark: SparkSession, logs: Logs
     assert import_logs(spark, path, db.with_name("new"), **named).rows == 0
 
 
-def test_two_imports_at_a_time(spark: SparkSession, logs: Logs, db: Path) -> None:
+def test_two_imports_at_a_time_are_refused(spark: SparkSession, logs: Logs, db: Path) -> None:
     from sawlog.deephaven.ingest.tree import IntradayTable
 
     logs.write(0, 10)

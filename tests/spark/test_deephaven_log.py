@@ -76,14 +76,14 @@ def test_rows_of_a_log_that_many_tasks_read(registered: SparkSession, place: Pat
     assert frame.where("Side = 'Buy' and Px is null").count() == COUNT // 10
 
 
-def test_splits_by_resynchronisation(registered: SparkSession, place: Path) -> None:
+def test_logs_are_split_by_resynchronisation(registered: SparkSession, place: Path) -> None:
     options = {"split": "resync", "deletes": "ignore", "task_bytes": "20000"}
     frame = registered.read.format("deephaven_log").options(**options).load(str(place))
     assert frame.rdd.getNumPartitions() > 3
     assert [row.Time for row in frame.select("Time").collect()] == [*range(50), *range(COUNT)]
 
 
-def test_partitions_and_commands(registered: SparkSession, place: Path) -> None:
+def test_partitions_and_commands_are_read(registered: SparkSession, place: Path) -> None:
     frame = registered.read.format("deephaven_log").load(str(place))
     assert frame.where("Date = '2024-05-07'").count() == 0
     commands = registered.read.format("deephaven_log").option("view", "commands").load(str(place)).collect()

@@ -37,7 +37,7 @@ def ids(target: Path) -> list[int]:
     return sorted(sawlog.read(target, columns=["Id"]).column("Id").to_pylist())
 
 
-def test_one_location_per_task(
+def test_one_location_is_written_per_task(
     spark: SparkSession, tmp_path: Path, pyspark_version: tuple[int, int], with_jar: bool
 ) -> None:
     frame = make_trades(spark, 50, 3)
@@ -93,7 +93,7 @@ def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path) -> Non
 
 
 @pytest.mark.nightly
-def test_groups_and_types(spark: SparkSession, tmp_path: Path) -> None:
+def test_groups_and_types_are_written(spark: SparkSession, tmp_path: Path) -> None:
     frame = make_trades(spark, 30, 2).select("Sym", "Id").coalesce(1).sortWithinPartitions("Sym")
     append_to_tree(frame, tmp_path / "t", group="Sym", types="Sym=String(None,UTF-8)")
     groups: list[dict[str, Any]] = sawlog.read(tmp_path / "t", view="groups").to_pylist()

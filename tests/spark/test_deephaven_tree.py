@@ -39,7 +39,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_partitions_and_symbols(spark: SparkSession, tree: Path) -> None:
+def test_partitions_and_symbols_are_read(spark: SparkSession, tree: Path) -> None:
     frame = spark.read.format("sawlog").load(str(tree))
     assert [field.simpleString() for field in frame.schema] == ["Sym:string", "Id:bigint", "Px:double", "Date:string"]
     rows = frame.where(f"Date = '{DATES[1]}'").groupBy("Sym").count().orderBy("Sym").collect()

@@ -47,7 +47,7 @@ mode = "overwrite"
 """
 
 
-class Faulty:
+class FaultyStore:
     """A log with damage in a store that fails when it should; Spark's processes find it by their Python path."""
 
     def __init__(self, damaged: Path, control: Path) -> None:
@@ -66,7 +66,7 @@ class Faulty:
         if number is not None:
             (self.control / "fails").write_text(str(number))
 
-    def asked(self) -> list[str]:
+    def list_requests(self) -> list[str]:
         """Where requests came from: `plan` or `task`."""
         return (self.control / "asked").read_text().split()
 
@@ -78,7 +78,7 @@ class Faulty:
         self.fails(None)
         ask()
         attempts = []
-        for number, place in list(enumerate(self.asked(), 1))[first::STEP]:
+        for number, place in list(enumerate(self.list_requests(), 1))[first::STEP]:
             self.fails(number)
             try:
                 attempts.append((place, ask()))
@@ -89,22 +89,22 @@ class Faulty:
 
 
 @pytest.fixture
-def faulty(plugins: None, damaged: Path, tmp_path: Path) -> Faulty:
-    return Faulty(damaged, tmp_path / "control")
+def faulty(plugins: None, damaged: Path, tmp_path: Path) -> FaultyStore:
+    return FaultyStore(damaged, tmp_path / "control")
 
 
 def is_fault(error: Any) -> bool:
     return isinstance(error, Exception) and is_transient(error) and not is_damage(error)
 
 
-def count(spark: SparkSession, faulty: Faulty) -> Any:
+def count(spark: SparkSession, faulty: FaultyStore) -> Any:
     reading = spark.read.format("sawlog").options(**faulty.options, mode="DROPMALFORMED", task_bytes="262144")
     return reading.load(faulty.url).count()
 
 
 @pytest.mark.parametrize("first", range(STEP))
 @pytest.mark.spread(STEP)
-def test_no_fault_is_skipped(spark: SparkSession, faulty: Faulty, first: int) -> None:
+def test_no_fault_is_skipped(spark: SparkSession, faulty: FaultyStore, first: int) -> None:
     attempts = faulty.attempts(first, lambda: count(spark, faulty))
     assert {place for place, _ in attempts} == {"plan", "task"}
     assert all(is_fault(answer) or answer == faulty.intact for _, answer in attempts), attempts
@@ -113,7 +113,7 @@ def test_no_fault_is_skipped(spark: SparkSession, faulty: Faulty, first: int) ->
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("first", range(STEP))
-def test_no_fault_is_quarantined(spark: SparkSession, faulty: Faulty, tmp_path: Path, first: int) -> None:
+def test_no_fault_is_quarantined(spark: SparkSession, faulty: FaultyStore, tmp_path: Path, first: int) -> None:
     quarantine = tmp_path / "quarantine"
     path = tmp_path / "pipeline.toml"
     path.write_text(PIPELINE.format(url=faulty.url, control=faulty.control, quarantine=quarantine))
@@ -131,7 +131,7 @@ def test_no_fault_is_quarantined(spark: SparkSession, faulty: Faulty, tmp_path: 
 @pytest.mark.parametrize("first", range(STEP))
 @pytest.mark.nightly
 def test_a_micro_batch_with_a_fault_does_not_commit(
-    spark: SparkSession, faulty: Faulty, tmp_path: Path, pyspark_version: tuple[int, int], first: int
+    spark: SparkSession, faulty: FaultyStore, tmp_path: Path, pyspark_version: tuple[int, int], first: int
 ) -> None:
     if pyspark_version < (4, 2):
         pytest.skip("streams need PySpark 4.2")
@@ -159,7 +159,7 @@ def test_a_micro_batch_with_a_fault_does_not_commit(
 
 
 @pytest.mark.nightly
-def test_a_task_that_sees_a_fault_is_tried_again(faulty: Faulty, tmp_path: Path) -> None:
+def test_a_task_that_sees_a_fault_is_tried_again(faulty: FaultyStore, tmp_path: Path) -> None:
     """In a session of its own, for a local one gives up at once unless its master says otherwise."""
     command = [sys.executable, "-m", "tests.spark.two_attempts", faulty.url, str(faulty.control)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

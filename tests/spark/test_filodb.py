@@ -127,7 +127,7 @@ def test_rows_to_containers(values: DataFrame) -> None:
         assert bytes(row["value"]) == golden.data(f"gauge_100_small_{row['id']:02}")[: sizes[row["id"]]]
 
 
-def test_hashes_and_shards(registered: SparkSession) -> None:
+def test_hashes_and_shards_are_those_of_filodb(registered: SparkSession) -> None:
     records = golden.facts("gauge_100")["records"]
     rows = [
         (record["_metric_"], dict(record["tags_in_insertion_order"]), record["partition_hash"]) for record in records

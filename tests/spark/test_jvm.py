@@ -201,7 +201,7 @@ print(spark.read.format("sawlog").load(sys.argv[1]).count())
 
 
 @pytest.mark.nightly
-def test_a_session_in_a_jvm_that_lacks_the_jar(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_works_in_a_jvm_that_lacks_the_jar(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark leaves it running when the session before ends."""
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     assert run(AFTER_ANOTHER, str(database / "000003.log")) == "3000\n"

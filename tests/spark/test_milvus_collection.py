@@ -114,7 +114,7 @@ def test_partition_and_segment_filters_prune(spark: SparkSession, tree: tuple[Pa
     assert named.count() == frame.count()
 
 
-def test_golden_through_spark(spark: SparkSession) -> None:
+def test_golden_collections_are_read_on_spark(spark: SparkSession) -> None:
     name, collection = "2.3.5-compacted", "alltypes"
     root = GOLDEN / name
     frame = source(spark, root, table=collection, metadata=root / "etcd.json")

@@ -85,7 +85,7 @@ def events(out: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
 
 
-def test_sources_steps_and_sinks(run: Run, database: Path, tmp_path: Path) -> None:
+def test_sources_steps_and_sinks_are_run(run: Run, database: Path, tmp_path: Path) -> None:
     path = write_pipeline(tmp_path, PIPELINE, path=database, on_damage="fail")
     code, out, err = run("run", path, "--json")
     assert code == 0, err
@@ -133,7 +133,7 @@ def test_damage_stops_or_is_counted_or_written_down(run: Run, damaged: Path, tmp
     assert sorted(read_parquet(tmp_path / "sizes")["record"].to_pylist()) == sorted(long)
 
 
-def test_lines_for_people(run: Run, database: Path, tmp_path: Path) -> None:
+def test_people_are_told_in_lines(run: Run, database: Path, tmp_path: Path) -> None:
     code, out, _ = run("run", write_pipeline(tmp_path, PIPELINE, path=database, on_damage="fail"))
     assert code == 0
     first, *_, last = out.splitlines()

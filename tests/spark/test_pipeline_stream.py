@@ -182,7 +182,7 @@ def test_quarantine_under_load(spark: SparkSession, tmp_path: Path) -> None:
     path = write_pipeline(tmp_path, trigger='trigger = "100 milliseconds"', on_damage="quarantine", settings=QUARANTINE)
     place = tmp_path / "logs"
     place.mkdir()
-    running = Running(path)
+    running = RunningPipeline(path)
     for number in range(FILES):
         aside, options = tmp_path / "aside", {"internal_partition": f"w{number}"}
         with Logger(aside, SCHEMA, namespace="Market", table="Ticks", **options) as log:
@@ -196,7 +196,7 @@ def test_quarantine_under_load(spark: SparkSession, tmp_path: Path) -> None:
         if number % (FILES // (KILLS + 1)) == FILES // (KILLS + 1) - 1 and number < FILES - 1:
             running.wait_for(lambda run_status=running: run_status.rows > 0)
             running.end(signal.SIGKILL)
-            running = Running(path)
+            running = RunningPipeline(path)
     running.wait_for(lambda: running.rows > 0)
     planning = [pid for pid in descendants(running.process.pid) if "pyspark_sawlog" in command(pid)]
     kill(planning[-1])  # the first one is the daemon that the others are forked from
@@ -244,7 +244,7 @@ def test_a_sink_that_fails_ends_all(spark: SparkSession, logger: Logger, tmp_pat
     assert not spark.streams.active
 
 
-class Running:
+class RunningPipeline:
     """`sawlog run --json` as a process of its own, and its lines as they come."""
 
     def __init__(self, path: Path) -> None:
@@ -303,12 +303,12 @@ def test_killed_and_started_again_every_row_arrives_once(spark: SparkSession, lo
     port = free_port()
     path = write_pipeline(tmp_path, trigger='trigger = "100 milliseconds"', settings=f"[metrics]\nport = {port}")
     logger.write(ticks(0, 500))
-    running = Running(path)
+    running = RunningPipeline(path)
     running.wait_for(lambda: running.rows > 0)
     logger.write(ticks(500, 500))
     running.end(signal.SIGKILL)  # in the middle of a file
     logger.write(ticks(1000, 500))
-    running = Running(path)
+    running = RunningPipeline(path)
     running.wait_for(lambda: running.rows > 0)
     logger.write(ticks(1500, 500))
     running.wait_for(lambda: read_dear(spark, tmp_path) == expected(2000), 1.0)

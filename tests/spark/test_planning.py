@@ -103,7 +103,7 @@ def delivered(reader: Any, partitions: list[Any]) -> pa.Table:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_many_small_remote_files(name: str, requests: Counter[str], root: str) -> None:
+def test_many_small_remote_files_are_planned_together(name: str, requests: Counter[str], root: str) -> None:
     pattern, make, written = SAMPLES[name]
     for number in range(FILES):
         sawlog.write(make(1), f"{root}/{pattern.format(number)}", format=name, **written)
@@ -439,8 +439,8 @@ def test_an_etag_is_what_a_search_is_remembered_by(
     find, tag = MemoryFileSystem.find, "a"
 
     def tagged(self: Any, path: str, *args: Any, **settings: Any) -> Any:
-        found = find(self, path, *args, **settings)
-        return {name: {**info, "created": None, "ETag": tag} for name, info in found.items()}
+        files = find(self, path, *args, **settings)
+        return {name: {**info, "created": None, "ETag": tag} for name, info in files.items()}
 
     searched = []
     with monkeypatch.context() as patch:

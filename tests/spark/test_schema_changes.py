@@ -91,7 +91,7 @@ def write_filodb(path: Path, number: int, row: dict[str, pa.Scalar]) -> None:
     sawlog.write(table, path / f"{number}.container", format="filodb_record", table=schema)
 
 
-class Changing(NamedTuple):
+class ChangingFormat(NamedTuple):
     """A format whose files can have other columns than those before.
 
     Attributes:
@@ -128,20 +128,20 @@ class Changing(NamedTuple):
 
 
 FORMATS = {
-    "deephaven_log": Changing(
+    "deephaven_log": ChangingFormat(
         write_deephaven, {}, {"n": pa.scalar(1)}, {"n": pa.scalar(1), "b": pa.scalar("x")}, added="b"
     ),
-    "milvus_binlog": Changing(
+    "milvus_binlog": ChangingFormat(
         write_milvus, {"view": "inserts"}, {"100": pa.scalar(1)}, {"100": pa.scalar(1), "101": pa.scalar("x")}, "101"
     ),
-    "filodb_record": Changing(
+    "filodb_record": ChangingFormat(
         write_filodb, {}, {"value": pa.scalar(1.0)}, {"count": pa.scalar(1.0)}, added="count", lacking="value"
     ),
 }
 
 
 @pytest.fixture(params=FORMATS)
-def changing(request: pytest.FixtureRequest) -> Changing:
+def changing(request: pytest.FixtureRequest) -> ChangingFormat:
     return FORMATS[request.param]
 
 
@@ -149,11 +149,11 @@ def picked(rows: Rows, names: dict[str, str]) -> Rows:
     return [{name: row[name] for name in names} for row in rows]
 
 
-def as_row(changing: Changing, row: dict[str, pa.Scalar], names: dict[str, str]) -> dict[str, Any]:
+def as_row(changing: ChangingFormat, row: dict[str, pa.Scalar], names: dict[str, str]) -> dict[str, Any]:
     return {name: row[name].as_py() if name in row else None for name in names}
 
 
-def test_a_column_that_is_added(changing: Changing, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_column_that_is_added(changing: ChangingFormat, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The query goes on without it; the next one has it, from the same checkpoint, with every row once."""
     before, later = changing.numbered(changing.before, 1), changing.numbered(changing.later, 2)
     changing.write(tmp_path, 0, before)
@@ -181,7 +181,7 @@ def test_a_column_that_is_added(changing: Changing, tmp_path: Path, caplog: pyte
     assert "started again" not in caplog.text
 
 
-def test_a_micro_batch_that_is_repeated_after_the_change(changing: Changing, tmp_path: Path) -> None:
+def test_a_micro_batch_that_is_repeated_after_the_change(changing: ChangingFormat, tmp_path: Path) -> None:
     changing.write(tmp_path, 0, changing.before)
     query = Query(tmp_path, None, changing.first_columns, **changing.options)
     start = query.latest(query.offset)
@@ -194,7 +194,7 @@ def test_a_micro_batch_that_is_repeated_after_the_change(changing: Changing, tmp
     assert restarted.latest(end) == end
 
 
-def test_a_column_that_is_removed(changing: Changing, tmp_path: Path) -> None:
+def test_a_column_that_is_removed(changing: ChangingFormat, tmp_path: Path) -> None:
     """It is null, also when no file has it any more, as long as it is asked for."""
     names = changing.all_columns
     changing.write(tmp_path, 0, changing.later)
@@ -334,7 +334,7 @@ def test_a_pipeline_on_spark_bears_new_columns(
 
 
 @pytest.mark.nightly
-def test_formats_on_spark(spark: SparkSession, changing: Changing, tmp_path: Path) -> None:
+def test_formats_on_spark(spark: SparkSession, changing: ChangingFormat, tmp_path: Path) -> None:
     """Started again without a schema: Spark has asked for columns before it reads the checkpoint. All rows, once."""
 
     def run(*columns: str) -> StructType:

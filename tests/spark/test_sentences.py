@@ -96,7 +96,7 @@ def test_what_arrives_of_a_sink(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["sawlog", COLUMNS])
-def test_an_endpoint_where_nobody_listens(spark: SparkSession, source: str) -> None:
+def test_an_endpoint_where_nobody_listens_is_named(spark: SparkSession, source: str) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

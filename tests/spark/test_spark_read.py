@@ -217,7 +217,7 @@ def test_garbage_collection_forgets_the_kernels_once(database: Path, monkeypatch
     assert calls == ["collect", "freeze"]
 
 
-def test_columns_by_schema(spark: SparkSession, database: Path) -> None:
+def test_columns_are_chosen_by_schema(spark: SparkSession, database: Path) -> None:
     reading = spark.read.format("sawlog").schema("_offset bigint, record binary")
     assert collect(reading.load(str(database))).equals(
         expected(database, columns=["_offset", "record"]).cast(
@@ -226,7 +226,7 @@ def test_columns_by_schema(spark: SparkSession, database: Path) -> None:
     )
 
 
-def test_columns_by_option(spark: SparkSession, database: Path) -> None:
+def test_columns_are_chosen_by_option(spark: SparkSession, database: Path) -> None:
     reading = spark.read.format("sawlog").option("columns", "_offset, _file")
     assert collect(reading.load(str(database))).equals(expected(database, columns=["_offset", "_file"]))
     reading_schema = reading.schema("_offset bigint, _file string")
@@ -336,7 +336,7 @@ def test_a_data_frame_can_be_filtered_in_two_ways(spark: SparkSession, database:
     assert frame.count() == 3000
 
 
-def test_filters_by_option(spark: SparkSession, database: Path) -> None:
+def test_filters_are_taken_by_option(spark: SparkSession, database: Path) -> None:
     reading = spark.read.format("sawlog").option("task_bytes", 32768)
     reading = reading.option("columns", "record")
     frame = reading.option("filters", '[["_offset", ">=", 70000], ["_offset", "<", 90000]]').load(str(database))

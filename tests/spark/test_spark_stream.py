@@ -52,7 +52,7 @@ def run(spark: SparkSession, root: Path, sink: str, columns: str = "n", **option
     return query
 
 
-def test_into_parquet_within_limits(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_are_written_into_parquet_within_limits(spark: SparkSession, tmp_path: Path) -> None:
     log(tmp_path / "logs", 0, 100, "a")
     assert [
         progress_entry.numInputRows

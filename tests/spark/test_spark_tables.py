@@ -95,7 +95,7 @@ def frame(spark: SparkSession, rows: int) -> DataFrame:
     return spark.range(rows).selectExpr("id AS n", "CAST(id AS STRING) AS s")
 
 
-def test_every_way_into_a_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_way_into_a_table_writes_rows(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql(f"CREATE TABLE t {KINDS['deephaven_table'].clause('deephaven_table')} AS SELECT 7L AS n, 'x' AS s")
     assert spark.table("t").collect() == [(7, "x")]
     frame(spark, 2).write.insertInto("t")

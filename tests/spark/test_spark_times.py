@@ -30,7 +30,7 @@ class Target:
     """How times are written in a format, and read back."""
 
     time: str = "at"
-    others: Sequence[str] = ()
+    extra_columns: Sequence[str] = ()
     writing: Mapping[str, Any] = field(default_factory=dict)
     reading: Mapping[str, Any] = field(default_factory=dict)
     stored: str = ""
@@ -47,7 +47,7 @@ TARGETS = {
     "filodb_record": Target(
         "timestamp", ["1.0D AS value", "'m' AS _metric_", "map('_ws_', 'w', '_ns_', 'n') AS tags"], {"table": "gauge"}
     ),
-    "milvus_binlog": Target(others=["id"], writing={"primary_key": "id"}, stored="100"),
+    "milvus_binlog": Target(extra_columns=["id"], writing={"primary_key": "id"}, stored="100"),
 }
 """All formats that are written and hold times; those of LevelDB hold bytes."""
 
@@ -68,7 +68,7 @@ def moments(spark: SparkSession, kind: str, unit: str = "millis") -> DataFrame:
 
 def save_times(frame: DataFrame, path: Path, format: str, time: str = "at") -> None:
     target = TARGETS[format]
-    sink = frame.selectExpr(f"{time} AS {target.time}", *target.others).coalesce(1).write.format("sawlog")
+    sink = frame.selectExpr(f"{time} AS {target.time}", *target.extra_columns).coalesce(1).write.format("sawlog")
     sink.option("format", format).options(**target.writing).mode("append").save(str(path))
 
 

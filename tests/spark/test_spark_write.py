@@ -163,7 +163,7 @@ def test_columns_are_refused_before_any_task_runs(spark: SparkSession, tmp_path:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_in_the_way(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_in_the_way_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     with pytest.raises(AnalysisException, match=r"OptionError: .*/out: is a file; a Spark job writes a directory"):
         save_log(make_records(spark, 1, 1), tmp_path / "out")
@@ -190,7 +190,7 @@ def test_the_save_modes_that_spark_refuses_are_an_option(spark: SparkSession, tm
     assert listing(target) == ["errorifexists", "ignore"]
 
 
-def test_files_that_came_while_a_job_ran(tmp_path: Path, sinks: MakeSink) -> None:
+def test_files_that_came_while_a_job_ran_stay(tmp_path: Path, sinks: MakeSink) -> None:
     for mode in ("errorifexists", "ignore"):
         sink, other_sink = sinks(savemode=mode), sinks()
         message = sink.write(iter([batch(b"late")]))

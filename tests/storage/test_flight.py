@@ -90,14 +90,14 @@ class Answers:
         monkeypatch.setattr(Flight, "begin", record)
 
     @property
-    def held(self) -> list[int]:
+    def sizes(self) -> list[int]:
         """Bytes of each answer that somebody holds."""
         return [length for length, answer in self._requests if answer() is not None]
 
     def are_let_go(self) -> bool:
         """Whether nobody holds any, once the threads that fetched them are done."""
         for _ in range(500):
-            if not self.held:
+            if not self.sizes:
                 return True
             time.sleep(0.01)
         return False
@@ -109,7 +109,7 @@ def test_a_file_that_is_read_on_has_many_ranges_in_flight(monkeypatch: pytest.Mo
     source = RemoteSource(remote, flight)  # type: ignore[arg-type]
     for offset in range(0, len(DATA), 50_000):
         assert np.array_equal(source.read_window(offset, 50_000), DATA[offset : offset + 50_000])
-        assert sum(answers.held) <= 2_000_000, "bounded by memory"
+        assert sum(answers.sizes) <= 2_000_000, "bounded by memory"
     assert remote.most >= 6
     assert sorted(remote.asked) == [(start, start + 200_000) for start in range(0, len(DATA), 200_000)], "each once"
     source.close()
@@ -157,7 +157,7 @@ def test_a_source_that_the_garbage_collector_closes_blocks_nobody() -> None:
     for number, source in enumerate(abandoned):
         source.read_window(100_000 * number, 1000)
 
-    class Collecting(Object):
+    class CollectingObject(Object):
         @property
         def url(self) -> str:
             if abandoned:
@@ -171,7 +171,7 @@ def test_a_source_that_the_garbage_collector_closes_blocks_nobody() -> None:
     windows: list[bool] = []
 
     def read() -> None:
-        source = RemoteSource(Collecting(delay=0), flight, len(DATA))  # type: ignore[arg-type]
+        source = RemoteSource(CollectingObject(delay=0), flight, len(DATA))  # type: ignore[arg-type]
         for offset in range(0, len(DATA), 100_000):
             windows.append(np.array_equal(source.read_window(offset, 100_000), DATA[offset : offset + 100_000]))
 
@@ -240,7 +240,7 @@ def test_fragments_are_asked_for_before_their_turn_and_let_go_of(
         assert np.array_equal(source.read_window(start, length), DATA[start : start + length])
         source.close()
         del source
-        assert len(answers.held) <= 9, "bounded by memory"
+        assert len(answers.sizes) <= 9, "bounded by memory"
     fragments.close()  # type: ignore[attr-defined]
     assert remote.most >= 4
     assert len({*remote.asked}) == len(remote.asked) <= fragment_count + 6

@@ -72,7 +72,7 @@ def test_a_path_of_a_host_is_of_that_host(log: bytes, tmp_path: Path, base: str)
     assert not Storage().directories.find_staged_paths(base, "")
 
 
-class Endless(BaseHTTPRequestHandler):
+class EndlessServer(BaseHTTPRequestHandler):
     """Sends a file in chunks, of which no header says how many there are, to whatever is asked."""
 
     protocol_version = "HTTP/1.1"
@@ -96,8 +96,8 @@ class Endless(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(log: bytes) -> Iterator[str]:
-    Endless.content = log
-    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+    EndlessServer.content = log
+    with ThreadingHTTPServer(("127.0.0.1", 0), EndlessServer) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"

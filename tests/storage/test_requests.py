@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import sawlog
 from sawlog.cli.app import app
-from tests.storage.minio.maker import Stored, format_drives, put
+from tests.storage.minio.maker import StoredVersion, format_drives, put
 from tests.support import SAMPLES, write_records
 
 FILES = 40
@@ -134,7 +134,7 @@ def test_places_of_metadata_are_asked_for_once(verb: str, requests: Counter[str]
 
 @pytest.mark.parametrize("requests", [0.0], indirect=True)
 @pytest.mark.nightly
-def test_ten_thousand_remote_files(requests: Counter[str], root: str) -> None:
+def test_ten_thousand_remote_files_need_few_requests(requests: Counter[str], root: str) -> None:
     name = "leveldb_log"
     pattern, table, options = SAMPLES[name]
     sawlog.write(table, f"{root}/{pattern.format(0)}", format=name, **options)
@@ -197,7 +197,7 @@ def test_objects_on_a_remote_drive_are_found_in_its_listing(requests: Counter[st
     format_drives([tmp_path / "drive"])
     write_records(tmp_path / "log", [b"x"])
     for number in range(20):
-        put(tmp_path / "drive", f"bucket/logs/{number:06}.log", Stored([(tmp_path / "log").read_bytes()]))
+        put(tmp_path / "drive", f"bucket/logs/{number:06}.log", StoredVersion([(tmp_path / "log").read_bytes()]))
     fsspec.filesystem("memory").put(f"{tmp_path}/drive/", f"{root}/drive/", recursive=True)
     requests.clear()
     assert sawlog.open(root).count_rows() == 20

@@ -66,8 +66,8 @@ def test_directories_are_walked_in_natural_order(place: tuple[Storage, str]) -> 
     globbed = storage.find(f"{root}/*.log")
     assert [file.name for file in globbed] == ["9.log", "10.log"]
     assert all(file.explicit for file in globbed)
-    both = storage.find([f"{root}/10.log", root])
-    assert [file.name for file in both] == ["10.log", "9.log", "1.log"]
+    files = storage.find([f"{root}/10.log", root])
+    assert [file.name for file in files] == ["10.log", "9.log", "1.log"]
     assert storage.is_directory(root)
     assert not storage.is_directory(f"{root}/9.log")
 

@@ -30,14 +30,14 @@ def make_batch(first: int, last: int) -> pa.RecordBatch:
 @pytest.fixture(autouse=True)
 def close_loggers() -> Iterator[None]:
     yield
-    while Source.made:
-        Source.made.pop().logger.close()
+    while Source.instances:
+        Source.instances.pop().logger.close()
 
 
 class Source:
     """A logger that rolls, on a clock of its own."""
 
-    made: ClassVar[list[Source]] = []
+    instances: ClassVar[list[Source]] = []
 
     def __init__(self, directory: Path, internal: str = "w", roll_bytes: int = 4000) -> None:
         self.now = 1_700_000_000.0
@@ -52,7 +52,7 @@ class Source:
             fsync="never",
             clock=self.clock,
         )
-        self.made.append(self)
+        self.instances.append(self)
 
     def clock(self) -> float:
         self.now += 1

@@ -62,10 +62,10 @@ class Log:
         path.parent.mkdir(parents=True, exist_ok=True)
         old_bytes = path.read_bytes() if path.exists() else b""
         with path.open("ab") as file:
-            file.write(self.more(old_bytes, *numbers))
+            file.write(self.encode(old_bytes, *numbers))
 
     @cache  # noqa: B019 - there are three of them
-    def more(self, old_bytes: bytes, *numbers: int) -> bytes:
+    def encode(self, old_bytes: bytes, *numbers: int) -> bytes:
         """The bytes that rows add to a file."""
         table, options = self.table(range(*numbers))
         with tempfile.TemporaryDirectory() as directory:
@@ -108,8 +108,8 @@ class FiloDB(Log):
         columns["_metric_"] = pa.array(["m"] * len(numbers))
         return pa.table({**columns, "tags": labels}), {"table": "gauge"}
 
-    def more(self, old_bytes: bytes, *numbers: int) -> bytes:
-        return super().more(b"", *numbers)  # one container after the other
+    def encode(self, old_bytes: bytes, *numbers: int) -> bytes:
+        return super().encode(b"", *numbers)  # one container after the other
 
     def ints(self, batch: pa.RecordBatch) -> Numbers:
         return [int(value) for value in batch.column("value").to_pylist()]
@@ -122,7 +122,7 @@ LOGS = [
 ]
 
 
-class Paused(BaseException):
+class PauseSignal(BaseException):
     """Raised where a door would wait."""
 
 
@@ -162,7 +162,7 @@ class Cat(Python):
         try:
             for batch in cat.follow_rows(self.watch):
                 self.found += self.log.ints(batch)
-        except Paused:
+        except PauseSignal:
             numbers_read, self.found = self.found, []
             return numbers_read
         raise AssertionError("it goes on for ever")
@@ -208,7 +208,7 @@ DOORS = [Python, Cat, *([Spark] if make_stream_reader is not None else [])]
 @pytest.fixture(params=DOORS, ids=lambda door_class: door_class.__name__.lower())
 def door(request: pytest.FixtureRequest, sleep_is: Callable[[Callable[[float], None]], None]) -> type[Door]:
     def pause(_: float) -> None:
-        raise Paused
+        raise PauseSignal
 
     sleep_is(pause)
     return request.param
@@ -408,7 +408,7 @@ class Faults:
 
         return counting
 
-    def at(self, call: int) -> None:
+    def fail_call(self, call: int) -> None:
         self.left, self.failed = call, False
 
 
@@ -432,7 +432,7 @@ def test_a_storage_that_fails_once(
         os.truncate(other_path, 0)
         log.add(path, 20, 40)
         log.add(directory / log.name(5), 200, 202)
-        faults.at(call)
+        faults.fail_call(call)
         try:
             batches += follower.look()
         except StorageError:
@@ -552,7 +552,7 @@ def test_whole_files_of_a_storage_that_fails_once(
         follower = door(log, root)
         batches = follower.look()
         shutil.copytree(tmp_path / "second", root, dirs_exist_ok=True)
-        faults.at(call)
+        faults.fail_call(call)
         try:
             batches += follower.look()
         except StorageError:

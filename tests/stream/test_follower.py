@@ -157,7 +157,7 @@ def test_removing_what_was_not_read_is_an_error(tmp_path: Path) -> None:
     assert stream.step() == 0
 
 
-def test_a_file_that_shrank(tmp_path: Path) -> None:
+def test_a_file_that_shrank_is_an_error(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.log(3)
     stream = Stream(tmp_path)

@@ -112,7 +112,7 @@ def test_a_quiet_file_wakes(tmp_path: Path, later, skew: float) -> None:
     assert sorted(stream.numbers) == sorted([*range(sleeper.written), *range(busy.written)])
 
 
-def test_two_databases_in_one_tree(tmp_path: Path, later) -> None:
+def test_two_databases_in_one_tree_are_followed_apart(tmp_path: Path, later) -> None:
     def write(path: Path, numbers: range) -> None:
         table = pa.table({"record": pa.array([b"%d" % n for n in numbers], pa.binary())})
         path.parent.mkdir(exist_ok=True)

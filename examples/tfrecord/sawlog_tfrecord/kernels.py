@@ -48,8 +48,8 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
         return chain.SHORT, _HEADER
     length = _load_length(window.data, pos)
     if not sound(window, pos, state, rules):
-        expected, length_checksum = masked(window.data, pos, _LENGTH), _load_length_checksum(window.data, pos)
-        chain.blame(state, _BAD_LENGTH, expected, length_checksum)
+        expected, checksum = masked(window.data, pos, _LENGTH), _load_length_checksum(window.data, pos)
+        chain.blame(state, _BAD_LENGTH, expected, checksum)
         return chain.LOST, np.uint64(1)
     if remaining < _FRAME or length > remaining - _FRAME:
         return chain.TORN, remaining
@@ -60,12 +60,9 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
         return chain.GOOD, length + _FRAME
     if sight < length + _FRAME:
         return chain.SHORT, length + _FRAME
-    expected, length_checksum = (
-        masked(window.data, pos + _HEADER, length),
-        _load_checksum(window.data, pos + _HEADER + length),
-    )
-    if rules.verify and expected != length_checksum:
-        chain.blame(state, _BAD_CHECKSUM, expected, length_checksum)
+    expected, checksum = masked(window.data, pos + _HEADER, length), _load_checksum(window.data, pos + _HEADER + length)
+    if rules.verify and expected != checksum:
+        chain.blame(state, _BAD_CHECKSUM, expected, checksum)
         return chain.DAMAGED, length + _FRAME
     return chain.GOOD, length + _FRAME
 

@@ -126,7 +126,6 @@ class Kernel:
 
     @functools.cached_property
     def entry(self) -> Any:
-        """The function that a call runs: machine code, or plain Python."""
         if MODE == PYTHON:
             return self._run_plain
         if MODE == JIT:

@@ -63,7 +63,7 @@ def streamed(blocks: Sequence[bytes]) -> bytes:
 
 
 @dataclass
-class Stored:
+class StoredVersion:
     """Version of an object.
 
     Attributes:
@@ -129,7 +129,7 @@ class Stored:
         }
 
 
-def xl_meta(versions: Sequence[Stored], number: int = 1, *, minor: int = 3) -> bytes:
+def xl_meta(versions: Sequence[StoredVersion], number: int = 1, *, minor: int = 3) -> bytes:
     """The metadata of an object on the drive that has one of the shards."""
     if minor == 3:
         listed = b"".join(pack(pack(version.header())) + pack(pack(version.body(number))) for version in versions)
@@ -146,7 +146,7 @@ def xl_meta(versions: Sequence[Stored], number: int = 1, *, minor: int = 3) -> b
     return b"XL2 " + struct.pack("<HH", 1, minor) + pack(body) + checksum + inline
 
 
-def put(drive: Path, key: str, *versions: Stored, number: int = 1, minor: int = 3) -> Path:
+def put(drive: Path, key: str, *versions: StoredVersion, number: int = 1, minor: int = 3) -> Path:
     """Put an object on a drive; where its metadata is."""
     folder = drive / key
     folder.mkdir(parents=True, exist_ok=True)
@@ -217,7 +217,7 @@ def format_drives(drives: Sequence[Path], deployment: str = "d1") -> None:
         (drive / ".minio.sys" / "format.json").write_text(json.dumps(document))
 
 
-def put_on_all(drives: Sequence[Path], key: str, *versions: Stored) -> None:
+def put_on_all(drives: Sequence[Path], key: str, *versions: StoredVersion) -> None:
     """Put an object on all drives of an erasure set, the shards in the order of the drives."""
     for number, drive in enumerate(drives, 1):
         put(drive, key, *versions, number=number)

@@ -17,7 +17,7 @@ from sawlog.dataset.folder import open_folder
 from sawlog.errors import BitrotError, IncompleteError, UnsupportedError
 from sawlog.format.damage import Verdict
 from tests.milvus_binlog.support import GOLDEN, id_of, with_etcd
-from tests.storage.minio.maker import Stored, format_drives, put, xl_meta
+from tests.storage.minio.maker import StoredVersion, format_drives, put, xl_meta
 from tests.support import write_records
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
@@ -33,7 +33,7 @@ def volume(root: Path, *, inline: bool) -> Path:
     format_drives([drive])
     files = [file for file in SOURCE.glob(f"*/{COLLECTION}/**/*") if file.is_file()]
     for file in [*files, SOURCE / "etcd.json"]:
-        put(drive, f"a-bucket/files/{file.relative_to(SOURCE)}", Stored([file.read_bytes()], inline=inline))
+        put(drive, f"a-bucket/files/{file.relative_to(SOURCE)}", StoredVersion([file.read_bytes()], inline=inline))
     return root / "volumes"
 
 
@@ -66,7 +66,7 @@ def remove_part(meta: Path) -> None:
 def encrypt(meta: Path) -> None:
     data = next(meta.parent.glob("*/part.1")).read_bytes()[32:]
     system = {"X-Minio-Internal-Server-Side-Encryption-Iv": b"x"}
-    meta.write_bytes(xl_meta([Stored([data], inline=False, system=system)]))
+    meta.write_bytes(xl_meta([StoredVersion([data], inline=False, system=system)]))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_log_is_read_up_to_the_block_that_is_damaged(tmp_path: Path) -> None:
     records = [f"{number:06}".encode() * 20 for number in range(60_000)]
     write_records(tmp_path / "plain.log", records)
     data = (tmp_path / "plain.log").read_bytes()
-    meta = put(tmp_path / "drive", "b/000003.log", Stored([data], inline=False))
+    meta = put(tmp_path / "drive", "b/000003.log", StoredVersion([data], inline=False))
     assert sawlog.read(meta.parent).equals(sawlog.read(tmp_path / "plain.log"))
     part = next(meta.parent.glob("*/part.1"))
     stored = bytearray(part.read_bytes())
@@ -123,7 +123,9 @@ def wrapped(source: Path, target: Path) -> Path:
     format_drives([target])
     for number, file in enumerate(sorted(source.rglob("*"))):
         if file.is_file():
-            put(target, f"bucket/{file.relative_to(source)}", Stored([file.read_bytes()], inline=number % 2 == 0))
+            put(
+                target, f"bucket/{file.relative_to(source)}", StoredVersion([file.read_bytes()], inline=number % 2 == 0)
+            )
     return target / "bucket"
 
 

@@ -65,9 +65,9 @@ def test_of_one_drive_objects_are_incomplete(drives: Path) -> None:
     for number in "134":
         shutil.rmtree(drives / f"d{number}")
     storage = Storage()
-    found = storage.find(drives)
-    assert {file.path.removeprefix(f"{drives}/d2/") for file in found} == set(ALL)
-    for file in found:
+    files = storage.find(drives)
+    assert {file.path.removeprefix(f"{drives}/d2/") for file in files} == set(ALL)
+    for file in files:
         if not file.path.endswith("/empty"):
             with pytest.raises(IncompleteError, match=r"shard \d, on no drive.*2 shards are needed"):
                 storage.read(file)

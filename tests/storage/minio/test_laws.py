@@ -13,7 +13,7 @@ import pytest
 from sawlog.errors import FINDING_ERRORS
 from sawlog.storage import Storage
 from sawlog.storage.minio.message_pack import PackError, Unpacker
-from tests.storage.minio.maker import MODIFIED, Stored, pack, put, put_old, xl_meta
+from tests.storage.minio.maker import MODIFIED, StoredVersion, pack, put, put_old, xl_meta
 
 DATA = random.Random(7).randbytes(700)
 LARGEST = (1 << 63) - 1
@@ -42,9 +42,9 @@ def changes(data: bytes) -> Iterator[bytes]:
         yield bytes(flipped)
 
 
-def versions(inline: bool) -> list[Stored]:
-    old = Stored([DATA[::-1]], inline=inline, identity=bytes([1] * 16), modified=MODIFIED - 5)
-    return [Stored([DATA], inline=inline), old] if inline else [Stored([DATA], inline=False)]
+def versions(inline: bool) -> list[StoredVersion]:
+    old = StoredVersion([DATA[::-1]], inline=inline, identity=bytes([1] * 16), modified=MODIFIED - 5)
+    return [StoredVersion([DATA], inline=inline), old] if inline else [StoredVersion([DATA], inline=False)]
 
 
 @pytest.mark.parametrize("minor", [2, 3])
@@ -57,7 +57,7 @@ def test_no_change_of_metadata_goes_unnoticed(tmp_path: Path, minor: int, *, inl
 
 
 def test_no_change_of_a_part_goes_unnoticed(tmp_path: Path) -> None:
-    meta = put(tmp_path, "b/key", Stored([DATA], inline=False))
+    meta = put(tmp_path, "b/key", StoredVersion([DATA], inline=False))
     part = next(meta.parent.glob("*/part.1"))
     for changed in changes(part.read_bytes()):
         part.write_bytes(changed)
@@ -101,8 +101,8 @@ HOSTILE: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_memory_is_what_the_files_justify(tmp_path: Path, name: str) -> None:
-    data = HOSTILE[name](xl_meta([Stored([DATA], inline=False)], minor=0))
-    folder = put(tmp_path, "b/key", Stored([DATA], inline=False)).parent
+    data = HOSTILE[name](xl_meta([StoredVersion([DATA], inline=False)], minor=0))
+    folder = put(tmp_path, "b/key", StoredVersion([DATA], inline=False)).parent
     (folder / "xl.meta").write_bytes(data)
     read_object(tmp_path)
     tracemalloc.start()
@@ -119,8 +119,8 @@ def test_memory_is_what_the_files_justify(tmp_path: Path, name: str) -> None:
 
 def test_sizes_that_agree_and_are_not_there(tmp_path: Path) -> None:
     """A version of a part of eight exabytes, all numbers of which go together."""
-    meta = put(tmp_path, "b/key", Stored([DATA], inline=False))
-    data = xl_meta([Stored([DATA], inline=False)], minor=0)
+    meta = put(tmp_path, "b/key", StoredVersion([DATA], inline=False))
+    data = xl_meta([StoredVersion([DATA], inline=False)], minor=0)
     for name in ("Size", "PartSizes"):
         key = pack(name)
         data = data.replace(key + pack(len(DATA)), key + HUGE).replace(key + pack([len(DATA)]), key + pack([LARGEST]))

@@ -12,7 +12,7 @@ import pytest
 from sawlog.errors import BitrotError, IncompleteError, OptionError, UnsupportedError
 from sawlog.storage import Storage
 from sawlog.storage.minio.drives import walk_upwards
-from tests.storage.minio.maker import MODIFIED, Stored, format_drives, put, put_old, put_on_all
+from tests.storage.minio.maker import MODIFIED, StoredVersion, format_drives, put, put_old, put_on_all
 
 BYTES = random.Random(55).randbytes(3_000_000)
 SMALL = BYTES[:1000]
@@ -21,15 +21,15 @@ SMALL = BYTES[:1000]
 def read_all(root: Path) -> dict[str, bytes]:
     """The bytes of all files below a directory, by their paths in it."""
     storage = Storage()
-    found = storage.find(root)
-    contents = {file.path.removeprefix(f"{root}/"): storage.read(file) for file in found}
-    assert [len(contents[file.path.removeprefix(f"{root}/")]) for file in found] == [file.size for file in found]
+    files = storage.find(root)
+    contents = {file.path.removeprefix(f"{root}/"): storage.read(file) for file in files}
+    assert [len(contents[file.path.removeprefix(f"{root}/")]) for file in files] == [file.size for file in files]
     return contents
 
 
 @pytest.mark.parametrize("minor", [1, 2, 3])
 def test_an_inline_object_is_a_file(tmp_path: Path, minor: int) -> None:
-    put(tmp_path, "bucket/some/key", Stored([SMALL]), minor=minor)
+    put(tmp_path, "bucket/some/key", StoredVersion([SMALL]), minor=minor)
     assert read_all(tmp_path) == {"bucket/some/key": SMALL}
     (file,) = Storage().find(tmp_path)
     assert (file.size, file.modified, file.explicit) == (1000, MODIFIED / 1e9, False)
@@ -38,7 +38,7 @@ def test_an_inline_object_is_a_file(tmp_path: Path, minor: int) -> None:
 @pytest.mark.parametrize("minor", [0, 1, 2, 3])
 def test_parts_are_joined(tmp_path: Path, minor: int) -> None:
     parts = [BYTES[:2_500_000], BYTES[2_500_000:]]
-    put(tmp_path, "bucket/key", Stored(parts, inline=False), minor=minor)
+    put(tmp_path, "bucket/key", StoredVersion(parts, inline=False), minor=minor)
     assert read_all(tmp_path) == {"bucket/key": BYTES}
 
 
@@ -56,7 +56,7 @@ def test_version_1_is_read(tmp_path: Path, algorithm: str) -> None:
 
 
 def test_windows_go_anywhere(tmp_path: Path) -> None:
-    put(tmp_path, "b/k", Stored([BYTES[:1_200_000], BYTES[1_200_000:]], inline=False, block=1 << 18))
+    put(tmp_path, "b/k", StoredVersion([BYTES[:1_200_000], BYTES[1_200_000:]], inline=False, block=1 << 18))
     storage = Storage()
     source = storage.open(*storage.find(tmp_path))
     places = random.Random(1)
@@ -68,8 +68,8 @@ def test_windows_go_anywhere(tmp_path: Path) -> None:
 
 
 def test_an_object_is_named_like_a_file(tmp_path: Path) -> None:
-    meta = put(tmp_path, "bucket/key", Stored([SMALL]))
-    put(tmp_path, "bucket/key/below", Stored([BYTES], inline=False))
+    meta = put(tmp_path, "bucket/key", StoredVersion([SMALL]))
+    put(tmp_path, "bucket/key/below", StoredVersion([BYTES], inline=False))
     for named in (tmp_path / "bucket/key/xl.meta", tmp_path / "bucket/k*y/xl.meta"):
         (file,) = Storage().find(named)
         assert (file.path, file.explicit) == (str(tmp_path / "bucket/key"), True)
@@ -84,10 +84,10 @@ def test_an_object_is_named_like_a_file(tmp_path: Path) -> None:
 
 
 def test_the_newest_version_counts(tmp_path: Path) -> None:
-    first = Stored([SMALL], identity=bytes([1] * 16))
-    second = Stored([SMALL[::-1]], identity=bytes([2] * 16), modified=MODIFIED + 1)
-    marker = Stored(deleted=True, identity=bytes([3] * 16), modified=MODIFIED + 2)
-    third = Stored([BYTES[:70]], identity=bytes([4] * 16), modified=MODIFIED + 3)
+    first = StoredVersion([SMALL], identity=bytes([1] * 16))
+    second = StoredVersion([SMALL[::-1]], identity=bytes([2] * 16), modified=MODIFIED + 1)
+    marker = StoredVersion(deleted=True, identity=bytes([3] * 16), modified=MODIFIED + 2)
+    third = StoredVersion([BYTES[:70]], identity=bytes([4] * 16), modified=MODIFIED + 3)
     put(tmp_path, "b/two", second, first)
     put(tmp_path, "b/deleted", marker, second, first)
     put(tmp_path, "b/again", third, marker, second, first)
@@ -97,9 +97,9 @@ def test_the_newest_version_counts(tmp_path: Path) -> None:
 
 def test_versions_as_of_a_time(tmp_path: Path) -> None:
     second = 10**9
-    first = Stored([SMALL], identity=bytes([1] * 16), modified=MODIFIED)
-    marker = Stored(deleted=True, identity=bytes([2] * 16), modified=MODIFIED + second)
-    last = Stored([BYTES[:70]], identity=bytes([3] * 16), modified=MODIFIED + 2 * second)
+    first = StoredVersion([SMALL], identity=bytes([1] * 16), modified=MODIFIED)
+    marker = StoredVersion(deleted=True, identity=bytes([2] * 16), modified=MODIFIED + second)
+    last = StoredVersion([BYTES[:70]], identity=bytes([3] * 16), modified=MODIFIED + 2 * second)
     put(tmp_path, "b/object", last, marker, first)
     put(tmp_path, "b/deleted", marker, first)
     first_time = dt.datetime.fromtimestamp(MODIFIED // second, dt.UTC)
@@ -122,9 +122,9 @@ def test_versions_as_of_a_time(tmp_path: Path) -> None:
         Storage({"minio_as_of": "yesterday"})
 
 
-def test_empty_objects_and_directories(tmp_path: Path) -> None:
-    put(tmp_path, "b/empty", Stored([b""]))
-    put(tmp_path, "b/folder__XLDIR__", Stored([b""]))
+def test_empty_objects_and_directories_are_read(tmp_path: Path) -> None:
+    put(tmp_path, "b/empty", StoredVersion([b""]))
+    put(tmp_path, "b/folder__XLDIR__", StoredVersion([b""]))
     (tmp_path / "b/plain.txt").write_bytes(b"a file")
     assert read_all(tmp_path) == {"b/empty": b"", "b/plain.txt": b"a file"}
 
@@ -138,7 +138,7 @@ def test_empty_objects_and_directories(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_stored_as_it_is_is_unsupported(tmp_path: Path, system: dict[str, bytes], named: str) -> None:
-    put(tmp_path, "b/k", Stored([SMALL], system=system))
+    put(tmp_path, "b/k", StoredVersion([SMALL], system=system))
     storage = Storage()
     (file,) = storage.find(tmp_path)
     with pytest.raises(UnsupportedError, match=named):
@@ -146,7 +146,7 @@ def test_what_is_not_stored_as_it_is_is_unsupported(tmp_path: Path, system: dict
 
 
 def test_a_newer_version_is_unsupported(tmp_path: Path) -> None:
-    meta = put(tmp_path, "b/k", Stored([SMALL]))
+    meta = put(tmp_path, "b/k", StoredVersion([SMALL]))
     meta.write_bytes(b"XL2 \2\0\0\0" + meta.read_bytes()[8:])
     storage = Storage()
     (file,) = storage.find(tmp_path)
@@ -155,7 +155,7 @@ def test_a_newer_version_is_unsupported(tmp_path: Path) -> None:
 
 
 def test_a_missing_part_is_incomplete(tmp_path: Path) -> None:
-    meta = put(tmp_path, "b/k", Stored([SMALL, SMALL], inline=False))
+    meta = put(tmp_path, "b/k", StoredVersion([SMALL, SMALL], inline=False))
     next(meta.parent.glob("*/part.2")).unlink()
     storage = Storage()
     (file,) = storage.find(tmp_path)
@@ -165,7 +165,7 @@ def test_a_missing_part_is_incomplete(tmp_path: Path) -> None:
 
 
 def test_bitrot_names_file_and_offset(tmp_path: Path) -> None:
-    meta = put(tmp_path, "b/k", Stored([BYTES], inline=False))
+    meta = put(tmp_path, "b/k", StoredVersion([BYTES], inline=False))
     part = next(meta.parent.glob("*/part.1"))
     data = bytearray(part.read_bytes())
     data[(32 + (1 << 20)) + 32 + 5] ^= 1
@@ -183,10 +183,10 @@ def test_bitrot_names_file_and_offset(tmp_path: Path) -> None:
 
 
 def test_a_cut_part_is_read_up_to_its_last_whole_block(tmp_path: Path) -> None:
-    meta = put(tmp_path, "b/k", Stored([BYTES], inline=False))
+    meta = put(tmp_path, "b/k", StoredVersion([BYTES], inline=False))
     part = next(meta.parent.glob("*/part.1"))
     for stored, size in ((32 + (1 << 20), (1 << 20) + 1), (2_000_000, 2_000_000 - 63)):
-        part.write_bytes(part.read_bytes()[:stored] if stored < 2_000_000 else Stored().shard(BYTES, 1)[:stored])
+        part.write_bytes(part.read_bytes()[:stored] if stored < 2_000_000 else StoredVersion().shard(BYTES, 1)[:stored])
         storage = Storage()
         (file,) = storage.find(tmp_path)
         assert file.size == size
@@ -199,9 +199,9 @@ def test_a_cut_part_is_read_up_to_its_last_whole_block(tmp_path: Path) -> None:
 def test_drives_of_one_set_are_joined(tmp_path: Path) -> None:
     drives = [tmp_path / f"d{number}" for number in (1, 2, 3, 4)]
     format_drives(drives)
-    put_on_all(drives, "b/inline", Stored([SMALL], data=2, parity=2))
-    put_on_all(drives, "b/parts", Stored([BYTES, SMALL], data=2, parity=2, inline=False))
-    put_on_all(drives, "b/three", Stored([BYTES[:100_001]], data=3, parity=1, inline=False))
+    put_on_all(drives, "b/inline", StoredVersion([SMALL], data=2, parity=2))
+    put_on_all(drives, "b/parts", StoredVersion([BYTES, SMALL], data=2, parity=2, inline=False))
+    put_on_all(drives, "b/three", StoredVersion([BYTES[:100_001]], data=3, parity=1, inline=False))
     expected = {"b/inline": SMALL, "b/parts": BYTES + SMALL, "b/three": BYTES[:100_001]}
     assert read_all(tmp_path) == {f"d1/{key}": data for key, data in expected.items()}
     assert read_all(tmp_path / "d3") == expected
@@ -214,7 +214,7 @@ def test_other_processes_open_what_is_on_no_first_drive(tmp_path: Path) -> None:
     drives = [tmp_path / f"d{number}" for number in (1, 2, 3, 4)]
     format_drives(drives)
     for number, drive in enumerate(drives[1:], 1):
-        put(drive, "b/k", Stored([SMALL], data=2, parity=2), number=number)
+        put(drive, "b/k", StoredVersion([SMALL], data=2, parity=2), number=number)
     storage = Storage()
     (file,) = storage.find(tmp_path)
     assert file.path == str(tmp_path / "d1/b/k")
@@ -224,7 +224,7 @@ def test_other_processes_open_what_is_on_no_first_drive(tmp_path: Path) -> None:
 def test_drives_in_several_places_are_named_together(tmp_path: Path) -> None:
     drives = [tmp_path / f"m{number}" / "data" for number in (1, 2)]
     format_drives(drives)
-    put_on_all(drives, "b/k", Stored([SMALL], data=2))
+    put_on_all(drives, "b/k", StoredVersion([SMALL], data=2))
     alone = Storage()
     (file,) = alone.find(drives[1])
     with pytest.raises(IncompleteError, match="missing of the object in MinIO: shard 1, on no drive"):
@@ -238,9 +238,9 @@ def test_drives_in_several_places_are_named_together(tmp_path: Path) -> None:
 def test_a_version_that_too_few_drives_have_does_not_count(tmp_path: Path) -> None:
     drives = [tmp_path / f"d{number}" for number in (1, 2, 3, 4)]
     format_drives(drives)
-    put_on_all(drives, "b/k", Stored([SMALL], data=2, parity=2))
-    put(drives[3], "b/k", Stored([BYTES[:500]], data=2, parity=2, modified=MODIFIED + 9), number=4)
-    put(drives[0], "b/new", Stored([SMALL], data=2, parity=2))
+    put_on_all(drives, "b/k", StoredVersion([SMALL], data=2, parity=2))
+    put(drives[3], "b/k", StoredVersion([BYTES[:500]], data=2, parity=2, modified=MODIFIED + 9), number=4)
+    put(drives[0], "b/new", StoredVersion([SMALL], data=2, parity=2))
     storage = Storage()
     old, new = storage.find(tmp_path)
     assert storage.read(old) == SMALL
