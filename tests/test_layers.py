@@ -281,6 +281,10 @@ def private_names(module: ast.Module) -> Iterator[str]:
             name = node.args[1]
             if isinstance(name, ast.Constant) and is_private(str(name.value)) and root_of(node.args[0]) in ours:
                 yield str(name.value)
+        elif isinstance(node, ast.Tuple) and len(node.elts) > 1:  # parameters of a test that sets them
+            owner, name = node.elts[:2]
+            if isinstance(name, ast.Constant) and is_private(str(name.value)) and root_of(owner) in ours:
+                yield str(name.value)
 
 
 def is_private(name: str) -> bool:

@@ -138,7 +138,17 @@ def noun_docstrings() -> Iterator[str]:
 
 def pronouns() -> Iterator[str]:
     """Variables and parameters that are called by a pronoun or a participle."""
-    for name, tree in modules().items():
+    yield from _list_pronouns(modules())
+
+
+def test_pronouns() -> Iterator[str]:
+    """Variables and parameters of tests, benchmarks, examples and tools that are called so."""
+    paths = [path for folder in ("tests", "benchmarks", "examples", "tools") for path in (ROOT / folder).rglob("*.py")]
+    yield from _list_pronouns({str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in paths})
+
+
+def _list_pronouns(trees: dict[str, ast.Module]) -> Iterator[str]:
+    for name, tree in trees.items():
         for node in nodes(tree):
             if isinstance(node, ast.Name) and PRONOUNS.fullmatch(node.id):
                 if isinstance(node.ctx, ast.Store):
@@ -241,6 +251,7 @@ MEASURES: dict[str, Callable[[], Iterator[str]]] = {
     "noun_functions": noun_functions,
     "noun_docstrings": noun_docstrings,
     "pronouns": pronouns,
+    "test_pronouns": test_pronouns,
     "undocumented_methods": undocumented_methods,
     "late_imports": late_imports,
     "circles": circles,
