@@ -46,7 +46,7 @@ def cases(settings: Settings) -> Iterator[Case | Probe]:
         place = settings.place / format
         sawlog.write(table, place if format == "milvus_binlog" else f"{place}.log", format=format, **options)
         path = place if place.exists() else Path(f"{place}.log")
-        files = [path for path in path.rglob("*") if path.is_file()] if path.is_dir() else [path]
+        files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
         size = sum(file.stat().st_size for file in files)
         description = f"{format}, all columns"
         yield _case(spark, settings, f"columnar_{format}", description, path, size, table.num_rows, noop, format)

@@ -65,11 +65,11 @@ FORMATS = ("leveldb_log", "leveldb_table", "deephaven_log", "deephaven_table", "
 
 @pytest.fixture(scope="session")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return written(tmp_path_factory.getbasetemp() / "samples")
+    return sample_paths(tmp_path_factory.getbasetemp() / "samples")
 
 
 @cache
-def written(root: Path) -> dict[str, Path]:
+def sample_paths(root: Path) -> dict[str, Path]:
     """The samples, written once for all test modules."""
     root.mkdir()
     with warnings.catch_warnings():

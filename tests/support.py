@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,18 @@ from sawlog.storage.owners import find_current_owner
 
 ABSENT_PROCESS = f"{find_current_owner().partition('-')[0]}-4194305-1"
 """A process that this machine does not have."""
+
+
+def find_free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def is_subsequence(part: list[Any], whole_list: list[Any]) -> bool:
+    iterator = iter(whole_list)
+    return all(item in iterator for item in part)
 
 
 def write_records(path: Any, records: Any, **options: Any) -> None:
@@ -92,7 +105,7 @@ def damage_file(path: Path, offset: int = 50) -> None:
     path.write_bytes(data)
 
 
-def gauges() -> pa.Table:
+def make_gauges() -> pa.Table:
     tags = pa.array([[("_ws_", "demo")]], pa.map_(pa.string(), pa.string()))
     times = pa.array([1]).cast(pa.timestamp("ms", "UTC"))
     return pa.table({"timestamp": times, "value": [1.0], "_metric_": ["m"], "tags": tags})
@@ -101,6 +114,6 @@ def gauges() -> pa.Table:
 SAMPLES: dict[str, tuple[str, pa.Table, dict[str, Any]]] = {
     "leveldb_log": ("{:06}.log", pa.table({"record": pa.array([b"x"])}), {}),
     "deephaven_log": ("Trades.bin.{:06}", pa.table({"i": [1]}), {}),
-    "filodb_record": ("{:06}.container", gauges(), {"table": "gauge", "container_timestamp": 0}),
+    "filodb_record": ("{:06}.container", make_gauges(), {"table": "gauge", "container_timestamp": 0}),
     "deephaven_table": ("Intraday/N/T/w/2024-{:06}/T", pa.table({"i": [1]}), {}),
 }

@@ -20,25 +20,20 @@ from sawlog.format.contract import TASK_BYTES
 from sawlog.format.damage import MAX_LISTED, Damage, Findings
 from sawlog.format.planning import MAX_FRAGMENTS_PER_TASK, pack
 from sawlog.storage import Storage
+from tests.support import damage_file
 
 RECORDS = [b"alpha", b"", b"gamma" * 10_000, b"delta"]
 
 
-def table(records: list[bytes]) -> pa.Table:
+def make_table(records: list[bytes]) -> pa.Table:
     return pa.table({"record": pa.array(records, pa.binary())})
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     path = tmp_path / "000001.log"
-    sawlog.write(table(RECORDS), path, format="leveldb_log")
+    sawlog.write(make_table(RECORDS), path, format="leveldb_log")
     return path
-
-
-def damage_byte(path: Path, offset: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[offset] ^= 0xFF
-    path.write_bytes(data)
 
 
 def test_dataset_answers_like_one_of_pyarrow(log: Path) -> None:
@@ -71,7 +66,7 @@ print(database.sql("select count(*), max(octet_length(record)) from log").fetcha
 
 
 def test_writes_whatever_has_an_arrow_stream(tmp_path: Path) -> None:
-    source = table([b"a", b"b"])
+    source = make_table([b"a", b"b"])
     for number, data in enumerate(
         [source, source.to_batches()[0], source.to_reader(), pl.from_arrow(source), sawlog_dataset(tmp_path)]
     ):
@@ -106,7 +101,7 @@ def test_writers_that_take_rows_as_they_come_refuse_such_times_too(tmp_path: Pat
 
 def sawlog_dataset(directory: Path) -> object:
     path = directory / "source.log"
-    sawlog.write(table([b"a", b"b"]), path, format="leveldb_log")
+    sawlog.write(make_table([b"a", b"b"]), path, format="leveldb_log")
     return sawlog.open(path)
 
 
@@ -127,7 +122,7 @@ def test_filters_are_exact_and_may_name_columns_that_are_not_delivered(log: Path
 
 
 def test_damage_fails_by_default_and_is_skipped_on_request(log: Path) -> None:
-    damage_byte(log, 40_000)
+    damage_file(log, 40_000)
     dataset = sawlog.open(log)
     delivered = []
     with pytest.raises(sawlog.DamageError, match=r"000001\.log: checksum_mismatch at byte 32768") as caught:
@@ -155,14 +150,14 @@ def test_a_torn_tail_is_a_warning_and_not_damage(log: Path) -> None:
 
 
 def test_damage_in_a_source_that_is_written_on_keeps_its_type(log: Path, tmp_path: Path) -> None:
-    damage_byte(log, 40_000)
+    damage_file(log, 40_000)
     with pytest.raises(sawlog.DamageError):
         sawlog.write(sawlog.open(log), tmp_path / "copy.log", format="leveldb_log")
     assert not (tmp_path / "copy.log").exists()
 
 
 def test_repair_keeps_what_is_intact(log: Path, tmp_path: Path) -> None:
-    damage_byte(log, 40_000)
+    damage_file(log, 40_000)
     report = sawlog.repair(log, tmp_path / "mended.log")
     assert report.rows == 3
     assert report.account.damage == 50_014
@@ -228,13 +223,13 @@ def test_what_is_not_recognised_says_what_it_found(tmp_path: Path) -> None:
 
 def test_a_failed_write_leaves_nothing_and_keeps_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
-    sawlog.write(table([b"old"]), path, format="leveldb_log")
+    sawlog.write(make_table([b"old"]), path, format="leveldb_log")
 
     def broken() -> object:
-        yield table([b"new"]).to_batches()[0]
+        yield make_table([b"new"]).to_batches()[0]
         raise RuntimeError("the source died")
 
-    reader = pa.RecordBatchReader.from_batches(table([]).schema, broken())
+    reader = pa.RecordBatchReader.from_batches(make_table([]).schema, broken())
     with pytest.raises(pa.ArrowInvalid, match="the source died"):
         sawlog.write(reader, path, format="leveldb_log")
     assert os.listdir(tmp_path) == ["a.log"]
@@ -243,7 +238,7 @@ def test_a_failed_write_leaves_nothing_and_keeps_what_was_there(tmp_path: Path) 
 
 def test_tasks_pack_small_files_and_cut_large_ones(tmp_path: Path) -> None:
     for number in range(20):
-        sawlog.write(table([bytes(30_000)] * 3), tmp_path / f"{number:06}.log", format="leveldb_log")
+        sawlog.write(make_table([bytes(30_000)] * 3), tmp_path / f"{number:06}.log", format="leveldb_log")
     dataset = sawlog.open(tmp_path)
     assert [len(task) for task in dataset.tasks()] == [20]
     assert len(dataset.tasks(200_000)) == 10

@@ -50,7 +50,7 @@ def walk(source: Bytes, on_damage: str = "skip", **arguments: int) -> tuple[list
     return rows, findings
 
 
-def agrees(data: bytes, **arguments: int) -> None:
+def assert_agreement(data: bytes, **arguments: int) -> None:
     """Rows, damage, tail, account and `fail` are the model's."""
     rows, damages, (status, place) = model(data)
     source = Bytes(data)
@@ -83,8 +83,8 @@ def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> i
 @pytest.mark.parametrize("rows", [1, 100])
 def test_every_cut_and_every_changed_byte(rows: int) -> None:
     for offset in range(len(DATA)):
-        agrees(DATA[:offset], rows=rows)
-        agrees(DATA[:offset] + bytes([DATA[offset] ^ 0x41]) + DATA[offset + 1 :], rows=rows)
+        assert_agreement(DATA[:offset], rows=rows)
+        assert_agreement(DATA[:offset] + bytes([DATA[offset] ^ 0x41]) + DATA[offset + 1 :], rows=rows)
 
 
 @pytest.mark.spread(3)
@@ -103,7 +103,7 @@ def test_changed_chains_are_read_alike_by_loop_and_model() -> None:
                     del data[offset : offset + rng.randrange(30)]
                 case 3:
                     data[offset:offset] = note(b"stray")
-        agrees(bytes(data))
+        assert_agreement(bytes(data))
 
 
 def test_a_long_search_looks_at_each_byte_about_once(window: int) -> None:

@@ -36,7 +36,7 @@ def test_columns_fit_into_the_width_of_the_terminal(natural: list[int], room: in
         assert widths == natural
 
 
-def on_terminal(columns: int, *args: object) -> list[str]:
+def run_on_terminal(columns: int, *args: object) -> list[str]:
     """Lines that a command prints on a terminal of some width."""
     leader, follower = pty.openpty()
     ioctl(follower, TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -65,7 +65,7 @@ def on_terminal(columns: int, *args: object) -> list[str]:
 
 @pytest.mark.parametrize("columns", [20, 40, 150])
 def test_a_terminal_is_not_overrun(columns: int, log: Path) -> None:
-    lines = on_terminal(columns, "cat", log, "--columns", "record,_offset", "--limit", 5)
+    lines = run_on_terminal(columns, "cat", log, "--columns", "record,_offset", "--limit", 5)
     assert len(lines) == 7
     assert all(measure_width(line) <= columns for line in lines)
     assert lines[0].split() == ["record", "_offset"]
@@ -73,7 +73,7 @@ def test_a_terminal_is_not_overrun(columns: int, log: Path) -> None:
 
 
 def test_columns_without_room_are_named(log: Path) -> None:
-    lines = on_terminal(20, "cat", log, "--view", "damage")
+    lines = run_on_terminal(20, "cat", log, "--view", "damage")
     assert lines[0].split() == ["file", "offset"]
     assert lines[-1].startswith("sawlog: columns without room: length, kind, detail, dropped;")
 

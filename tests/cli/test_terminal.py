@@ -43,7 +43,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def on_terminal(*args: object, code: int = 0) -> str:
+def run_on_terminal(*args: object, code: int = 0) -> str:
     """All that a command line, run in this process, prints on a terminal that shows no styles."""
     leader, follower = pty.openpty()
     text = bytearray()
@@ -76,7 +76,7 @@ def on_terminal(*args: object, code: int = 0) -> str:
 
 @pytest.mark.parametrize("output", ["csv", "jsonl", "table"])
 def test_rows_cannot_command_the_terminal(place: Path, output: str) -> None:
-    screen = on_terminal("cat", place / "trades", "--output", output)
+    screen = run_on_terminal("cat", place / "trades", "--output", output)
     assert "owned" in screen
     assert not OBEYED.findall(screen)
     if output == "jsonl":
@@ -85,7 +85,7 @@ def test_rows_cannot_command_the_terminal(place: Path, output: str) -> None:
 
 @pytest.mark.parametrize("to", ["csv", "jsonl"])
 def test_converted_text_cannot_command_the_terminal(place: Path, to: str) -> None:
-    screen = on_terminal("convert", next(place.glob("rows*")), "-", "--to", to)
+    screen = run_on_terminal("convert", next(place.glob("rows*")), "-", "--to", to)
     assert screen.count("owned") == (2 if to == "csv" else 3)
     assert not OBEYED.findall(screen)
 
@@ -93,7 +93,7 @@ def test_converted_text_cannot_command_the_terminal(place: Path, to: str) -> Non
 @pytest.mark.parametrize("output", ["csv", "jsonl", "table"])
 def test_answers_of_queries_cannot_command_the_terminal(place: Path, output: str) -> None:
     query = f"""SELECT text, 1 AS "{HOSTILE}" FROM '{place / "trades"}'"""
-    screen = on_terminal("sql", query, "--output", output)
+    screen = run_on_terminal("sql", query, "--output", output)
     assert "owned" in screen
     assert not OBEYED.findall(screen)
 
@@ -129,7 +129,7 @@ def test_all_that_verbs_say(place: Path, args: tuple[str, ...], code: int) -> No
     filled = [
         str(place) if arg == "." else arg.replace("{log}", str(log)).replace("{damaged}", str(damaged)) for arg in args
     ]
-    screen = on_terminal(*(argument.replace("{place}", str(place)) for argument in filled), code=code)
+    screen = run_on_terminal(*(argument.replace("{place}", str(place)) for argument in filled), code=code)
     assert screen
     assert not OBEYED.findall(screen), screen
 
@@ -151,5 +151,5 @@ def test_a_fault_of_ours_shows_its_message_without_harm(monkeypatch: pytest.Monk
 
 def test_repair_writes_no_bytes_to_a_terminal(place: Path) -> None:
     for destination in ("-", "/dev/stdout"):
-        screen = on_terminal("repair", next(place.glob("damaged*")), destination, code=2)
+        screen = run_on_terminal("repair", next(place.glob("damaged*")), destination, code=2)
         assert "is binary, and stdout is a terminal" in screen

@@ -43,7 +43,7 @@ def group_bytes(rows: Sequence[Row]) -> bytes:
     return struct.pack(f"<{len(rows)}q{len(rows)}d", *times, *values)
 
 
-def table(groups: Sequence[Sequence[Row]]) -> pa.Table:
+def make_table(groups: Sequence[Sequence[Row]]) -> pa.Table:
     rows = [row for group in groups for row in group]
     times, values = pa.array([row[0] for row in rows], pa.int64()), pa.array([row[1] for row in rows], pa.float64())
     fields = [pa.field("time", pa.int64(), nullable=False), pa.field("value", pa.float64(), nullable=False)]
@@ -60,13 +60,13 @@ def sample(name: str, groups: Sequence[Sequence[Row]]) -> Sample:
         "a.scf",
         headers=[Span(0, 4), Span(4 + body, len(data) - 4 - body)],
         checked=True,
-        rows=table(groups),
+        rows=make_table(groups),
         repaired="bytes" if len(groups) == 1 else "rows",
-        written=table(groups),
+        written=make_table(groups),
     )
 
 
-def below(sample: Sample, dice: Random) -> Mutation:
+def change_group(sample: Sample, dice: Random) -> Mutation:
     """A group changed, and written again with right checksums."""
     groups = [group_bytes(group) for group in (SINGLE_GROUP if sample.name == "one" else SEVERAL)]
     index = dice.randrange(len(groups))
@@ -75,7 +75,7 @@ def below(sample: Sample, dice: Random) -> Mutation:
 
 
 class TestLaws(Laws):
-    mutators = (below,)
+    mutators = (change_group,)
     test_removal = None  # every file is a sample of its own
     test_linear_work = None  # a repeated group is in no directory
     test_follow = test_follow_damaged = None  # files appear whole
@@ -92,7 +92,7 @@ def test_it_is_recognised_and_read_in_ranges(tmp_path: Path) -> None:
     assert dataset.format.name == "column_file"
     assert dataset.info() == {"groups": 4}
     assert [fragment.extent for fragment in dataset.fragments(30)] == [(0, 36), (36, 48), (84, 16 + 96 + 12)]
-    assert dataset.to_table().equals(table(SEVERAL))
+    assert dataset.to_table().equals(make_table(SEVERAL))
     assert sawlog.read(path, columns=["_offset"]).column(0).to_pylist() == [4, 12, 36, 44, 52, 84]
 
 
@@ -134,7 +134,7 @@ def test_what_is_damaged_is_said(tmp_path: Path) -> None:
 
 def test_it_is_written_in_groups_and_not_followed(tmp_path: Path) -> None:
     path = tmp_path / "a.scf"
-    rows = pa.table({"time": range(200_000), "value": [0.5] * 200_000}, table([]).schema)
+    rows = pa.table({"time": range(200_000), "value": [0.5] * 200_000}, make_table([]).schema)
     sawlog.write(rows, path, format="column_file")
     assert sawlog.read(path).equals(rows)
     assert sawlog.open(path).info() == {"groups": 4}
@@ -142,7 +142,7 @@ def test_it_is_written_in_groups_and_not_followed(tmp_path: Path) -> None:
         sawlog.open(path).watch()
     for wrong in (
         pa.table({"time": [1]}),
-        pa.table({"time": [1], "value": [None]}, table([]).schema.remove_metadata()),
+        pa.table({"time": [1], "value": [None]}, make_table([]).schema.remove_metadata()),
     ):
         with pytest.raises(SchemaError):
             sawlog.write(wrong, tmp_path / "b.scf", format="column_file")

@@ -116,7 +116,7 @@ def logs(tmp_path: Path) -> str:
     return root
 
 
-def answers(path: str, **options: Any) -> list[Any]:
+def collect_answers(path: str, **options: Any) -> list[Any]:
     """Rows, entries, damage and accounts, or what is wrong, of `fail` and `skip`."""
     results: list[Any] = []
     with warnings.catch_warnings():
@@ -136,10 +136,10 @@ def answers(path: str, **options: Any) -> list[Any]:
 
 
 def test_answers_are_the_same(logs: str) -> None:
-    expected = answers(logs)
+    expected = collect_answers(logs)
     done = sawlog.index(logs)
     assert (done.format, done.files, done.read, done.dropped) == ("deephaven_log", 8, 8, 0)
-    assert answers(logs, index=True) == expected
+    assert collect_answers(logs, index=True) == expected
     assert sawlog.index(logs).read == 0
     with pytest.warns(match="Trades"):
         table = sawlog.read(logs, on_damage="skip", index=f"{logs}/{INDEX_NAME}")
@@ -161,10 +161,10 @@ def test_what_has_changed_is_looked_into(logs: str, change: str, monkeypatch: py
     else:
         write_trades(logs, 9, 90, ("k",))
     age(path) if change == "grown" else None
-    assert answers(logs, index=True) == answers(logs)
+    assert collect_answers(logs, index=True) == collect_answers(logs)
     done = sawlog.index(logs)
     assert (done.read, done.dropped) == {"gone": (0, 1), "new": (1, 0)}.get(change, (1, 1))
-    assert answers(logs, index=True) == answers(logs)
+    assert collect_answers(logs, index=True) == collect_answers(logs)
 
 
 def test_a_file_that_was_written_just_now_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +322,7 @@ def test_settings_that_an_index_cannot_have_are_refused(
         sawlog.index(path(logs), **settings)
 
 
-def gauges(start: int) -> pa.Table:
+def make_gauges(start: int) -> pa.Table:
     tags = pa.array([[("_ws_", "demo")]] * 3, pa.map_(pa.string(), pa.string()))
     times = pa.array(range(start, start + 3)).cast(pa.timestamp("ms", "UTC"))
     return pa.table({"timestamp": times, "value": [1.0, 2.0, float(start)], "_metric_": ["m"] * 3, "tags": tags})
@@ -333,7 +333,7 @@ def make_inserts(start: int) -> pa.Table:
     return pa.table({"pk": range(start, start + 3), "text": texts, "x": [0.5, float("nan"), float(start)]})
 
 
-def keys(start: int) -> pa.Table:
+def make_keys(start: int) -> pa.Table:
     numbers = [b"%06d" % number for number in range(start, start + 3)]
     return pa.table({"key": pa.array(numbers, pa.binary()), "value": pa.array([bytes(99)] * 3, pa.binary())})
 
@@ -351,11 +351,11 @@ GROUPS: dict[str, tuple[str, Callable[[int], pa.Table], dict[str, Any], list[Any
     ),
     "filodb_record": (
         "{}.container",
-        gauges,
+        make_gauges,
         {"table": "gauge", "container_timestamp": 0},
         [("timestamp", ">=", instant(30)), ("value", "in", [20.0, 30.0])],
     ),
-    "leveldb_table": ("{}.ldb", keys, {}, [("key", "<", b"000012"), ("key", "=", b"000021")]),
+    "leveldb_table": ("{}.ldb", make_keys, {}, [("key", "<", b"000012"), ("key", "=", b"000021")]),
     "deephaven_table": ("Intraday/N/T/w/2024-01-0{}/T", make_inserts, {}, [("pk", ">", 30), ("text", "=", "000021")]),
     "milvus_binlog": ("", make_inserts, {"timestamp": 1 << 40}, [("100", ">", 30), ("Timestamp", "<", 5)]),
     "leveldb_log": ("{:06}.log", lambda start: pa.table({"record": [b"%d" % start]}), {}, [("record", "=", b"20")]),
@@ -511,7 +511,7 @@ def test_damaged_and_unfinished_files_have_no_statistics(logs: str) -> None:
     settings: dict[str, Any] = {"index": True, "filters": [("i", "<", 0)], "on_damage": "skip"}
     names = {fragment.path.rpartition("0")[2] for fragment in sawlog.open(logs, **settings).fragments()}
     assert names == {"3", "5", "6"}, "whose damage is reported"
-    assert answers(logs, index=True) == answers(logs)
+    assert collect_answers(logs, index=True) == collect_answers(logs)
     assert sawlog.index(logs).read == 0, "they are not read again"
 
 

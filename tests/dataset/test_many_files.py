@@ -39,7 +39,7 @@ def copies(directory: Path, source: Path, names: list[str]) -> None:
         shutil.copyfile(source, directory / name)
 
 
-def written(directory: Path, name: str, format: str, table: pa.Table) -> Path:
+def write_once(directory: Path, name: str, format: str, table: pa.Table) -> Path:
     """A file that is written once, next to the directory."""
     path = directory.parent / f"{format}_{name}"
     if not path.exists():
@@ -48,24 +48,24 @@ def written(directory: Path, name: str, format: str, table: pa.Table) -> Path:
 
 
 def leveldb_logs(directory: Path, count: int) -> None:
-    log = written(directory, "000001.log", "leveldb_log", pa.table({"record": pa.array([b"a", b"b"], pa.binary())}))
+    log = write_once(directory, "000001.log", "leveldb_log", pa.table({"record": pa.array([b"a", b"b"], pa.binary())}))
     copies(directory, log, [f"{number:06d}.log" for number in range(1, count + 1)])
 
 
 def leveldb_tables(directory: Path, count: int) -> None:
     rows = {name: pa.array([b"a", b"b"], pa.binary()) for name in ("key", "value")}
-    table = written(directory, "000001.ldb", "leveldb_table", pa.table(rows))
+    table = write_once(directory, "000001.ldb", "leveldb_table", pa.table(rows))
     copies(directory, table, [f"{number:06d}.ldb" for number in range(1, count + 1)])
 
 
 def deephaven_logs(directory: Path, count: int) -> None:
-    log = written(directory, "log.bin", "deephaven_log", pa.table({"number": pa.array([1, 2], pa.int64())}))
+    log = write_once(directory, "log.bin", "deephaven_log", pa.table({"number": pa.array([1, 2], pa.int64())}))
     copies(directory, log, [LOG_NAME.format(i // 3600, i // 60 % 60, i % 60) for i in range(count)])
 
 
 def deephaven_locations(directory: Path, count: int) -> None:
     rows = pa.table({"number": pa.array([1, 2], pa.int64())})
-    location = written(directory, "location", "deephaven_table", rows)
+    location = write_once(directory, "location", "deephaven_table", rows)
     for number in range(count):
         shutil.copytree(location, directory / "Intraday" / "NS" / "T" / f"p{number}" / "2026-11-28" / "T")
 
@@ -76,7 +76,7 @@ def filodb_containers(directory: Path, count: int) -> None:
 
 def milvus_roots(directory: Path, count: int) -> None:
     rows = pa.table({"pk": pa.array([1, 2], pa.int64())})
-    root = written(directory, "root", "milvus_binlog", rows)
+    root = write_once(directory, "root", "milvus_binlog", rows)
     for number in range(count):
         shutil.copytree(root, directory / f"{number:03}")
     os.utime(directory, (0, 0))  # what has just changed is looked at again

@@ -31,22 +31,22 @@ def entries(sample: Sample, dice: Random) -> Mutation:
     (name,) = sample.content
     head, parts = _split(sample.content[name])
     parts = parts or [(3, b"")]
-    offset = dice.randrange(len(parts))
-    flags, body = parts[offset]
+    index = dice.randrange(len(parts))
+    flags, body = parts[index]
     change = dice.choice(("body", "body", "body", "flags", "drop", "double", "move"))
     match change:
         case "body":
-            parts[offset] = (flags, bend_bytes(body, dice))
+            parts[index] = (flags, bend_bytes(body, dice))
         case "flags":
-            parts[offset] = (dice.choice((0, 1, 2, 3, 4, 5, 7, 0xF3, dice.randrange(256))), body)
+            parts[index] = (dice.choice((0, 1, 2, 3, 4, 5, 7, 0xF3, dice.randrange(256))), body)
         case "drop":
-            del parts[offset]
+            del parts[index]
         case "double":
-            parts.insert(dice.randrange(len(parts) + 1), parts[offset])
+            parts.insert(dice.randrange(len(parts) + 1), parts[index])
         case "move":
-            parts.insert(dice.randrange(len(parts)), parts.pop(offset))
+            parts.insert(dice.randrange(len(parts)), parts.pop(index))
     data = head + b"".join(entry(flags, body) for flags, body in parts)
-    return change_file(sample, name, data, f"{change} of entry {offset} below its digest")
+    return change_file(sample, name, data, f"{change} of entry {index} below its digest")
 
 
 def header(sample: Sample, dice: Random) -> Mutation:
@@ -54,27 +54,27 @@ def header(sample: Sample, dice: Random) -> Mutation:
     (name,) = sample.content
     data = sample.content[name]
     head, _ = _split(data)
-    records_bytes, records, offset = data[len(head) :], [], 12
-    while offset + 8 <= len(head) - 4:
-        length, kind = struct.unpack_from(">ii", head, offset)
+    records_bytes, records, index = data[len(head) :], [], 12
+    while index + 8 <= len(head) - 4:
+        length, kind = struct.unpack_from(">ii", head, index)
         if length < 0:
             break
-        records.append((kind, head[offset + 8 : offset + 8 + length]))
-        offset += 8 + length
+        records.append((kind, head[index + 8 : index + 8 + length]))
+        index += 8 + length
     records = records or [(1, b"")]
-    offset = dice.randrange(len(records))
-    kind, body = records[offset]
+    index = dice.randrange(len(records))
+    kind, body = records[index]
     match dice.randrange(6):
         case 0:
-            records[offset] = (dice.choice((0, 1, 2, 3, 4, 99)), body)
+            records[index] = (dice.choice((0, 1, 2, 3, 4, 99)), body)
         case 1:
             records.append((kind, body))
         case _:
-            records[offset] = (kind, bend_bytes(body, dice))
+            records[index] = (kind, bend_bytes(body, dice))
     packed = b"".join(struct.pack(">ii", len(body), kind) + body for kind, body in records)
     new = (head[:8] or b"\xdb\x1a\xa1\xdb\0\0\0\3") + struct.pack(">i", len(packed) + 4) + packed
     new += struct.pack(">I", zlib.adler32(new))
-    return change_file(sample, name, new + records_bytes, f"record {offset} of the header below its digest")
+    return change_file(sample, name, new + records_bytes, f"record {index} of the header below its digest")
 
 
 MUTATORS = (entries, header)

@@ -17,14 +17,10 @@ import sawlog
 from sawlog.errors import FormatError
 from sawlog.format.damage import DamageWarning
 from sawlog.testing import check
+from tests.support import is_subsequence
 
 from .reference import Col, committed, entry, header, row, text
 from .support import COLS, FLAGS, HEADER, LOG, SINGLES, checked, make, put
-
-
-def is_subsequence(numbers: list[int], all_numbers: list[int]) -> bool:
-    iterator = iter(all_numbers)
-    return all(number in iterator for number in numbers)
 
 
 @pytest.mark.spread(12)

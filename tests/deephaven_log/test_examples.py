@@ -29,7 +29,7 @@ DELETION = bytes.fromhex("00000011 04 00004e20 00000001 00002710 05c200bc")
 
 
 @pytest.fixture
-def log(tmp_path):
+def make_log(tmp_path):
     def make(*parts: bytes) -> str:
         path = tmp_path / "example.bin"
         path.write_bytes(b"".join(parts))
@@ -44,8 +44,8 @@ def test_the_example_file_is_the_published_one():
     assert hashlib.sha256(data).hexdigest() == "698e2baba4164b120189036e48c72323c1e914d050f937a133d960648b5c0d79"
 
 
-def test_read_the_example(log):
-    table = sawlog.read(log(HEADER, ROWS), provenance=True)
+def test_read_the_example(make_log):
+    table = sawlog.read(make_log(HEADER, ROWS), provenance=True)
     assert table.drop_columns(["_file"]).to_pydict() == {
         "Sym": ["AB", None],
         "Px": [1.5, -0.25],
@@ -59,8 +59,8 @@ def test_read_the_example(log):
     assert metadata[b"sawlog.constant"] == b"000000044e595345"
 
 
-def test_write_the_example(log, tmp_path):
-    table = sawlog.read(log(HEADER, ROWS))
+def test_write_the_example(make_log, tmp_path):
+    table = sawlog.read(make_log(HEADER, ROWS))
     sawlog.write(table, tmp_path / "again.bin", format="deephaven_log")
     assert (tmp_path / "again.bin").read_bytes() == HEADER + ROWS
 
@@ -81,19 +81,19 @@ def test_log_the_example(tmp_path):
     assert path.read_bytes() == HEADER + ROWS + SET + DELETION
 
 
-def test_the_set_and_the_command(log):
-    assert sawlog.read(log(HEADER, ROWS, SET)).column("Sym").to_pylist() == ["AB", None, "A", "B", "C"]
-    assert sawlog.read(log(HEADER, ROWS, SET, DELETION)).num_rows == 0
-    assert sawlog.read(log(HEADER, ROWS, SET, DELETION), deletes="ignore").num_rows == 5
-    commands = sawlog.read(log(HEADER, ROWS, SET, DELETION), view="commands").to_pylist()
+def test_the_set_and_the_command(make_log):
+    assert sawlog.read(make_log(HEADER, ROWS, SET)).column("Sym").to_pylist() == ["AB", None, "A", "B", "C"]
+    assert sawlog.read(make_log(HEADER, ROWS, SET, DELETION)).num_rows == 0
+    assert sawlog.read(make_log(HEADER, ROWS, SET, DELETION), deletes="ignore").num_rows == 5
+    commands = sawlog.read(make_log(HEADER, ROWS, SET, DELETION), view="commands").to_pylist()
     assert commands == [
         {"offset": 245, "record_type": 20000, "record_version": 1, "command_id": 10000, "data": b""},
     ]
     assert entry(4, DELETE) == DELETION
 
 
-def test_every_entry_is_listed(log):
-    table = sawlog.read(log(HEADER, ROWS, SET, DELETION), view="frames")
+def test_every_entry_is_listed(make_log):
+    table = sawlog.read(make_log(HEADER, ROWS, SET, DELETION), view="frames")
     assert table.to_pydict() == {
         "offset": [134, 158, 176, 199, 222, 245],
         "size": [24, 18, 23, 23, 23, 21],
@@ -103,34 +103,34 @@ def test_every_entry_is_listed(log):
     }
 
 
-def test_every_byte_is_accounted_for(log):
-    (report,) = sawlog.verify(log(HEADER, ROWS, SET, DELETION)).files
+def test_every_byte_is_accounted_for(make_log):
+    (report,) = sawlog.verify(make_log(HEADER, ROWS, SET, DELETION)).files
     assert (report.account.header, report.account.record, report.account.total) == (134, 132, 266)
     assert report.notes == {"deleted_rows": 5}
     assert report.tail.status == "clean"
 
 
 @pytest.mark.parametrize(("covered", "start", "digest"), [("size", 8, 0x798A0A6E), ("records", 12, 0x40D009F4)])
-def test_other_digests_of_the_header_are_understood(log, covered, start, digest):
+def test_other_digests_of_the_header_are_understood(make_log, covered, start, digest):
     assert zlib.adler32(HEADER[start:-4]) == digest
     header = HEADER[:-4] + digest.to_bytes(4, "big")
     assert parse_header("", header, strict=True).digest == covered
-    assert sawlog.read(log(header, ROWS)).num_rows == 2
+    assert sawlog.read(make_log(header, ROWS)).num_rows == 2
 
 
-def test_a_digest_after_the_size_is_damage(log):
+def test_a_digest_after_the_size_is_damage(make_log):
     """The published size counts everything after it, the digest too."""
     entries = b""
     for body in (ROWS[4:20], ROWS[28:38]):
         head = len(body).to_bytes(4, "big") + body
         entries += head + zlib.adler32(head).to_bytes(4, "big")
     with pytest.raises(DamageError, match="checksum_mismatch"):
-        sawlog.read(log(HEADER, entries))
+        sawlog.read(make_log(HEADER, entries))
 
 
-def test_a_command_without_digest(log):
+def test_a_command_without_digest(make_log):
     bare = (13).to_bytes(4, "big") + b"\x04" + DELETE
-    path = log(HEADER, ROWS, bare, SET)
+    path = make_log(HEADER, ROWS, bare, SET)
     assert sawlog.read(path).num_rows == 3
     assert sawlog.verify(path).files[0].notes == {"deleted_rows": 2, "commands_without_digest": 1}
 

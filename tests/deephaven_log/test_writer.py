@@ -23,7 +23,7 @@ from .support import COLS, make, read_numbers
 SCHEMA = pa.schema([pa.field("N", pa.int32()), pa.field("S", pa.string())])
 
 
-def table(*numbers: int) -> pa.Table:
+def make_table(*numbers: int) -> pa.Table:
     return pa.table({"N": pa.array(numbers, pa.int32()), "S": [f"s{n}" for n in numbers]}, SCHEMA)
 
 
@@ -34,12 +34,12 @@ def kinds(path) -> list[str]:
 def test_rows_sets_and_commands_are_written(tmp_path: Path):
     path = tmp_path / "log.bin"
     with Logger(path, SCHEMA) as log:
-        log.write(table(1).to_batches()[0])
-        log.transaction(pa.concat_tables([table(2), table(3, 4), table(), table(5)]))
-        log.transaction(table(6))
-        log.transaction(table())
+        log.write(make_table(1).to_batches()[0])
+        log.transaction(pa.concat_tables([make_table(2), make_table(3, 4), make_table(), make_table(5)]))
+        log.transaction(make_table(6))
+        log.transaction(make_table())
         log.command(77, b"data")
-        log.write(table(7, 8))
+        log.write(make_table(7, 8))
     assert read_numbers(path) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert kinds(path) == ["single", "first", "row", "row", "last", "single", "record", "single", "single"]
     (command,) = sawlog.read(path, view="commands").to_pylist()
@@ -49,9 +49,9 @@ def test_rows_sets_and_commands_are_written(tmp_path: Path):
 def test_deleting_a_partition_is_written_and_read(tmp_path: Path):
     path = tmp_path / "log.bin"
     with Logger(path, SCHEMA) as log:
-        log.write(table(1))
+        log.write(make_table(1))
         log.delete_partition()
-        log.write(table(2))
+        log.write(make_table(2))
     assert read_numbers(path) == [2]
     sawlog.repair(path, tmp_path / "fixed.bin")
     assert (tmp_path / "fixed.bin").read_bytes() == path.read_bytes()
@@ -61,12 +61,12 @@ def test_names_and_rolling(tmp_path: Path):
     now = [datetime(2024, 5, 6, 23, 59, 58, 500_000, UTC).timestamp()]
     arguments = {"namespace": "Ns", "table": "T", "internal_partition": "host_1", "clock": lambda: now[0]}
     with Logger(tmp_path, SCHEMA, roll_seconds=2, **arguments) as log:
-        log.write(table(1, 2))
+        log.write(make_table(1, 2))
         now[0] += 1
-        log.transaction(table(3, 4))
+        log.transaction(make_table(3, 4))
         now[0] += 1.25
-        log.transaction(table(5, 6))
-        log.write(table(7))
+        log.transaction(make_table(5, 6))
+        log.write(make_table(7))
     names = sorted(os.listdir(tmp_path))
     assert names == [
         "Ns.T.System.host_1.2024-05-06.bin.2024-05-06.235958.500+0000",
@@ -80,7 +80,7 @@ def test_names_and_rolling(tmp_path: Path):
 def test_rolling_by_size_never_tears_a_set(tmp_path: Path):
     with Logger(tmp_path, SCHEMA, namespace="Ns", table="T", roll_bytes=1000) as log:
         for start in range(0, 200, 10):
-            log.transaction(table(*range(start, start + 10)))
+            log.transaction(make_table(*range(start, start + 10)))
     assert len(log.files) > 3
     assert all(os.path.getsize(path) <= 1400 for path in log.files)
     assert read_numbers(tmp_path) == list(range(200))
@@ -169,21 +169,21 @@ def test_a_partitioning_column_stays_in_the_name(tmp_path: Path):
 def test_appending_goes_on_after_a_crash(tmp_path: Path, torn):
     path = tmp_path / "log.bin"
     with Logger(path, SCHEMA) as log:
-        log.write(table(1, 2))
+        log.write(make_table(1, 2))
     path.write_bytes(path.read_bytes() + torn)
     with pytest.raises(OptionError, match="exists; append=True"):
         Logger(path, SCHEMA)
     with Logger(path, SCHEMA, append=True) as log:
-        log.write(table(3))
+        log.write(make_table(3))
     assert read_numbers(path) == [1, 2, 3]
-    sawlog.write(table(4), path, format="deephaven_log", append=True)
+    sawlog.write(make_table(4), path, format="deephaven_log", append=True)
     assert read_numbers(path) == [1, 2, 3, 4]
     assert sawlog.verify(path).files[0].tail.status == "clean"
 
 
 def test_appending_needs_the_same_header_and_an_intact_log(tmp_path: Path):
     path = tmp_path / "log.bin"
-    sawlog.write(table(1, 2, 3), path, format="deephaven_log")
+    sawlog.write(make_table(1, 2, 3), path, format="deephaven_log")
     with pytest.raises(OptionError, match="another header"):
         sawlog.write(pa.table({"X": [1]}), path, format="deephaven_log", append=True)
     data = bytearray(path.read_bytes())
@@ -197,10 +197,10 @@ def test_appending_needs_the_same_header_and_an_intact_log(tmp_path: Path):
 def test_one_writer_at_a_time_has_a_log(tmp_path: Path):
     path = tmp_path / "log.bin"
     with Logger(path, SCHEMA) as log:
-        log.write(table(1))
+        log.write(make_table(1))
         with pytest.raises(OptionError, match="another process"):
             Logger(path, SCHEMA, append=True)
-        log.write(table(2))
+        log.write(make_table(2))
     assert read_numbers(path) == [1, 2]
 
 
@@ -225,12 +225,12 @@ def test_buffered_entries_wait(tmp_path: Path):
     path = tmp_path / "log.bin"
     with Logger(path, SCHEMA, flush="buffer", fsync="never") as log:
         size = path.stat().st_size
-        log.write(table(1))
+        log.write(make_table(1))
         assert path.stat().st_size == size
         log.flush()
         assert read_numbers(path) == [1]
     with Logger(tmp_path / "b.bin", SCHEMA, fsync="write") as log:
-        log.write(table(1))
+        log.write(make_table(1))
         assert read_numbers(tmp_path / "b.bin") == [1]
 
 
@@ -238,7 +238,7 @@ def _log_on(path: str, started, sets: int) -> None:
     with Logger(path, SCHEMA) as log:
         started.set()
         for start in range(0, sets * 50, 50):
-            log.transaction(table(*range(start, start + 50)))
+            log.transaction(make_table(*range(start, start + 50)))
 
 
 def test_a_reader_at_work_sees_whole_sets_only(tmp_path: Path):
@@ -290,7 +290,7 @@ def test_repair_carries_commands_over(tmp_path: Path):
 
 
 def test_an_empty_table_is_a_header(tmp_path: Path):
-    sawlog.write(table(), tmp_path / "empty.bin", format="deephaven_log")
+    sawlog.write(make_table(), tmp_path / "empty.bin", format="deephaven_log")
     assert (tmp_path / "empty.bin").read_bytes() == header([Col("N", "Int"), Col("S", "EnhancedString")])
     with Logger(tmp_path / "logged.bin", SCHEMA):
         pass

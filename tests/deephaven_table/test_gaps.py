@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*types were inferred:UserWarnin
 TABLE = pa.table({"Id": range(3), "Px": [0.5, 1.5, 2.5], "Sym": ["a", "b", "a"]})
 
 
-def written(directory: Path) -> Path:
+def write_partitions(directory: Path) -> Path:
     sawlog.write(TABLE, directory, format="deephaven_table")
     return directory
 
@@ -39,7 +39,7 @@ def partial(path: Path, match: str, **options: Any) -> pa.Table:
 
 @pytest.mark.parametrize("name", ["Id", "Px", "Sym"])
 def test_a_column_that_the_schema_names_and_that_has_no_data(tmp_path: Path, name: str) -> None:
-    (written(tmp_path) / f"{name}.dat").unlink()
+    (write_partitions(tmp_path) / f"{name}.dat").unlink()
     table = partial(tmp_path, rf"{name}\.dat: .*restore the file")
     nulls = pa.nulls(3, table.schema.field(name).type).to_pylist()
     assert table.to_pydict() == {**TABLE.to_pydict(), name: nulls}
@@ -70,7 +70,7 @@ def test_symbols_without_their_offsets_are_no_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 40, 160, 200])
 def test_a_schema_that_is_cut(tmp_path: Path, length: int) -> None:
-    file = written(tmp_path) / "table.schema"
+    file = write_partitions(tmp_path) / "table.schema"
     data = file.read_bytes()
     file.write_bytes(data[:length])
     assert partial(tmp_path, r"table\.schema: .*types were inferred")["Id"].to_pylist() == [0, 1, 2]
@@ -81,7 +81,7 @@ def test_a_schema_that_is_cut(tmp_path: Path, length: int) -> None:
 
 def test_a_schema_that_the_files_of_a_column_contradict(tmp_path: Path) -> None:
     """Read without types of the reader's own, it is the schema that cannot be right."""
-    file = written(tmp_path) / "table.schema"
+    file = write_partitions(tmp_path) / "table.schema"
     schema = file.read_text()
     changed = re.sub(r'(name="Sym"[^>]*dataType=")[^"]*', r"\1int", schema)
     assert changed != schema
@@ -93,7 +93,7 @@ def test_a_schema_that_the_files_of_a_column_contradict(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [None, 0, 1, 3])
 def test_a_count_of_rows_that_is_gone_or_cut(tmp_path: Path, length: int | None) -> None:
-    file = written(tmp_path) / "table.size"
+    file = write_partitions(tmp_path) / "table.size"
     file.write_bytes(file.read_bytes()[:length]) if length is not None else file.unlink()
     assert partial(tmp_path, r"table\.size: .*num_rows=").to_pydict() == TABLE.to_pydict()
     assert sawlog.read(tmp_path, num_rows=3).to_pydict() == TABLE.to_pydict()
@@ -150,7 +150,7 @@ def test_a_name_is_not_content(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="byte order of these headerless files is unknown"):
         assert sawlog.open(tmp_path, format="deephaven_table").count_rows() > 0
     (tmp_path / "level.dat").unlink()
-    (written(tmp_path) / "Id.dat").write_bytes(bytes(300))
+    (write_partitions(tmp_path) / "Id.dat").write_bytes(bytes(300))
     (part,) = find_parts(Storage().find(str(tmp_path)), Storage())
     assert part.format is not None
     assert part.format.name == "deephaven_table"

@@ -31,7 +31,7 @@ NUMBERS: dict[ColumnType, str] = {
 }
 
 
-def keys(kind: ColumnType, count: int, random: random.Random) -> list[Any]:
+def make_keys(kind: ColumnType, count: int, random: random.Random) -> list[Any]:
     if kind is ColumnType.STRING:
         letters = string.ascii_letters + "\0éÿ日\U0001f600"
         key_set: set[Any] = {"".join(random.choices(letters, k=random.randrange(9))) for _ in range(count)}
@@ -64,7 +64,7 @@ def cases() -> dict[str, tuple[ColumnType, list[Group]]]:
     generator = random.Random(3)
     for kind in KEY_TYPES:
         for number in range(6):
-            values = keys(kind, generator.choice([1, 2, 12, 13, 30]), generator)
+            values = make_keys(kind, generator.choice([1, 2, 12, 13, 30]), generator)
             case_groups[f"{kind.value}{number}"] = (kind, groups_of(values, generator))
     return case_groups
 

@@ -34,7 +34,7 @@ INTS = bytes.fromhex("aced0005757200025b494dba602676eab2a50200007870 00000002 00
 PRICES = bytes.fromhex("00000002 00000001 61 3ff0000000000000 00000001 62 ffefffffffffffff")
 
 
-def files(put: Callable[[Path], None]) -> dict[str, bytes]:
+def collect_files(put: Callable[[Path], None]) -> dict[str, bytes]:
     """The files that a function puts into a directory."""
     with TemporaryDirectory() as place:
         root = Path(place)
@@ -172,7 +172,7 @@ class TestLaws(Laws):
             Sample(
                 "splayed",
                 "deephaven_table",
-                files(splayed),
+                collect_files(splayed),
                 root="T",
                 options={"types": TYPES},
                 headers=[
@@ -196,7 +196,7 @@ class TestLaws(Laws):
             Sample(
                 "headerless",
                 "deephaven_table",
-                files(headerless),
+                collect_files(headerless),
                 root="T",
                 options={"types": TYPES},
                 headers=[Span(0, 4, "T/table.size")],
@@ -208,41 +208,47 @@ class TestLaws(Laws):
             Sample(
                 "historical",
                 "deephaven_table",
-                files(historical),
+                collect_files(historical),
                 options={"types": {"n": "int"}},
                 ordered=False,
                 advisory=advisory,
                 repaired="no",
                 filters=[[("s", "=", "b")], [("s", "in", ["a", "b"])], [("Date", "=", "2024-05-06"), ("n", ">", 1)]],
                 effort=0.5,
-                earlier=[files(partial(historical, earlier=True))],
+                earlier=[collect_files(partial(historical, earlier=True))],
             ),
             Sample(
                 "intraday",
                 "deephaven_table",
-                files(intraday),
+                collect_files(intraday),
                 options={"types": {"n": "int"}},
                 ordered=False,
                 advisory=advisory,
                 repaired="no",
                 filters=[[("Date", "=", "2024-05-07")], [("Date", "=", "2024-05-06"), ("n", ">", 1)]],
-                earlier=[files(partial(intraday, values=[1, 2])), files(partial(intraday, values=[4, 5, 6]))],
+                earlier=[
+                    collect_files(partial(intraday, values=[1, 2])),
+                    collect_files(partial(intraday, values=[4, 5, 6])),
+                ],
             ),
             Sample(
                 "schemed",
                 "deephaven_table",
-                files(schemed),
+                collect_files(schemed),
                 root="T",
                 ordered=False,
                 advisory=advisory,
                 repaired="no",
                 effort=0.5,
-                earlier=[files(partial(schemed, values=[7, 8])), files(partial(schemed, values=[7, 8, 9, None]))],
+                earlier=[
+                    collect_files(partial(schemed, values=[7, 8])),
+                    collect_files(partial(schemed, values=[7, 8, 9, None])),
+                ],
             ),
             Sample(
                 "column",
                 "deephaven_table",
-                files(column),
+                collect_files(column),
                 root="T",
                 options={"types": {"n": "long"}},
                 ordered=False,
@@ -254,7 +260,7 @@ class TestLaws(Laws):
             Sample(
                 "codecs",
                 "deephaven_table",
-                files(codecs),
+                collect_files(codecs),
                 root="T",
                 options={"types": CODECS},
                 ordered=False,

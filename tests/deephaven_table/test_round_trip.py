@@ -115,7 +115,7 @@ def array(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def plain(column: pa.ChunkedArray) -> list[Any]:
+def make_comparable(column: pa.ChunkedArray) -> list[Any]:
     """Values that can be compared: integers for times, bits for floats, sets without an order."""
     kind = column.type
     if pa.types.is_temporal(kind):
@@ -170,7 +170,7 @@ def test_every_table_comes_back(
         assert result_table.schema.names == table.schema.names
         for name, spelled in types.items():
             assert result_table.schema.field(name).type == TYPES[spelled][0], spelled
-            expected, read = plain(table.column(name)), plain(result_table.column(name))
+            expected, read = make_comparable(table.column(name)), make_comparable(result_table.column(name))
             if spelled == "StringSet":
                 expected, read = (
                     [entry if entry is None else sorted(entry) for entry in side] for side in (expected, read)

@@ -54,14 +54,14 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def expected(path: Path) -> Expectations:
+def write_expectations(path: Path) -> Expectations:
     file = path / "trades.toml"
     file.write_text(EXPECTED)
     return Expectations.read(file)
 
 
 def test_what_is_as_expected(tree: Path, tmp_path: Path) -> None:
-    report = validate(tree / "Systems", expected(tmp_path), types=TYPES)
+    report = validate(tree / "Systems", write_expectations(tmp_path), types=TYPES)
     assert report.valid, report.problems
     assert (report.rows, len(report.locations)) == (24, 4)
     columns = report.locations[0].columns
@@ -151,7 +151,7 @@ def test_expectations_that_are_none(tmp_path: Path, text: str) -> None:
 def test_the_command_validates_expected_partitions(
     tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    expected(tmp_path)
+    write_expectations(tmp_path)
     systems, types = str(tree / "Systems"), ["-o", "types=Px=double,Ts=long,Note=String(None)"]
     assert main(["validate", systems, "--expect", str(tmp_path / "trades.toml"), *types]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "24 rows in 4 locations: 0 problems"

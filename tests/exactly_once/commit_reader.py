@@ -26,7 +26,7 @@ def generations(root: str, options: dict[str, Any]) -> dict[str, int]:
     return {str(generation): count for generation, count in sorted(Counter(table["generation"].to_pylist()).items())}
 
 
-def files(root: str) -> dict[str, int]:
+def count_files(root: str) -> dict[str, int]:
     """Visible files by job, as anybody sees them who lists a local directory; of a stream's, its directories.
 
     Of directories by side, one is looked at: two that are listed one after the other need not be of one moment.
@@ -60,7 +60,7 @@ def looks(root: str, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
         except Exception as error:  # noqa: BLE001, it is what the reader saw
             yield {"error": f"{type(error).__name__}: {error}"}
         if "://" not in root:
-            yield {"files": files(root)}
+            yield {"files": count_files(root)}
 
 
 def main() -> None:

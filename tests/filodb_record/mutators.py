@@ -36,25 +36,25 @@ def records(sample: Sample, dice: Random) -> Mutation:
     number = dice.randrange(len(containers))
     head, record_list, tail = containers[number]
     record_list = record_list or [b"\0" * 8]
-    offset = dice.randrange(len(record_list))
+    index = dice.randrange(len(record_list))
     change = dice.choice(("bytes", "bytes", "bytes", "schema", "drop", "double", "move"))
     match change:
         case "bytes":
-            record_list[offset] = bend_bytes(record_list[offset], dice)
+            record_list[index] = bend_bytes(record_list[index], dice)
         case "schema":
-            record_list[offset] = dice.randbytes(2) + record_list[offset][2:]
+            record_list[index] = dice.randbytes(2) + record_list[index][2:]
         case "drop":
-            del record_list[offset]
+            del record_list[index]
         case "double":
-            record_list.insert(dice.randrange(len(record_list) + 1), record_list[offset])
+            record_list.insert(dice.randrange(len(record_list) + 1), record_list[index])
         case "move":
-            record_list.insert(dice.randrange(len(record_list)), record_list.pop(offset))
+            record_list.insert(dice.randrange(len(record_list)), record_list.pop(index))
     containers[number] = (head, record_list, tail)
     out = b""
     for head, record_list, tail in containers:
         body = head + b"".join(struct.pack("<I", len(record)) + record for record in record_list) + tail
         out += struct.pack("<I", len(body)) + body
-    return change_file(sample, name, out, f"{change} of record {offset} in container {number} below its lengths")
+    return change_file(sample, name, out, f"{change} of record {index} in container {number} below its lengths")
 
 
 MUTATORS = (records,)

@@ -50,7 +50,7 @@ DATA = FIRST + SECOND + THIRD
 CONTAINERS = Sample("containers", "filodb_record", DATA, "a.container", options=OPTIONS, repaired="rows")
 
 
-def plain(table: pa.Table) -> list[dict]:
+def list_plain_rows(table: pa.Table) -> list[dict]:
     """Rows with timestamps as numbers: hostile ones are beyond Python's dates."""
     field_index = table.schema.get_field_index("timestamp")
     return table.set_column(field_index, "timestamp", table["timestamp"].cast(pa.int64())).to_pylist()
@@ -60,7 +60,10 @@ def checked(data: bytes, *, laws: Any = None, **options: Any) -> tuple[list[dict
     """Rows, with their offsets, and report of bytes that keep the laws."""
     outcome = check(CONTAINERS, data, laws=laws, **options)
     assert outcome.origins is not None
-    rows = [{**row, "_offset": offset} for row, (_, offset) in zip(plain(outcome.table), outcome.origins, strict=True)]
+    rows = [
+        {**row, "_offset": offset}
+        for row, (_, offset) in zip(list_plain_rows(outcome.table), outcome.origins, strict=True)
+    ]
     return rows, outcome.report
 
 
@@ -95,7 +98,7 @@ BUILT_IN = Schemas.built_in()
 LABELS = pa.map_(pa.string(), pa.string())
 
 
-def gauges(rows: list[tuple]) -> pa.Table:
+def make_gauges(rows: list[tuple]) -> pa.Table:
     timestamps, values, metrics, tags = zip(*rows, strict=True) if rows else ((), (), (), ())
     return pa.table(
         {

@@ -18,7 +18,7 @@ from sawlog.filodb import RecordBuilder, Schemas, assemble
 from sawlog.format.damage import DamageWarning
 
 from . import golden
-from .support import gauges, write_containers
+from .support import make_gauges, write_containers
 
 GAUGE = Schemas.built_in()["gauge"]
 COUNTER = Schemas.built_in()["prom-counter"]
@@ -90,7 +90,7 @@ def test_labels_that_records_do_not_have(path: Path, op: str, value: Any, holds:
 
 def test_labels_that_no_schema_predefines_or_that_repeat_are_filtered(tmp_path: Path) -> None:
     place = tmp_path / "a.container"
-    write_containers(gauges([(1, 1.0, "m", [("x", "first"), ("x", "last")])]), place, table="gauge")
+    write_containers(make_gauges([(1, 1.0, "m", [("x", "first"), ("x", "last")])]), place, table="gauge")
     assert sawlog.read(place, filters=[("tags['x']", "=", "last")]).num_rows == 1
     assert sawlog.read(place, filters=[("tags['x']", "=", "first")]).num_rows == 0
     assert sawlog.read(place, filters=[("tags['x']", "=", b"last")], strings="binary").num_rows == 1

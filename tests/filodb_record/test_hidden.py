@@ -44,7 +44,7 @@ def gauge(number: int, size: int) -> bytes:
     return data[HEADER:]
 
 
-def plain(number: int, size: int) -> bytes:
+def encode_plain_record(number: int, size: int) -> bytes:
     """A record without schema ID, of so many bytes."""
     text = b"s" * (size - 30)
     return struct.pack("<IqdIiH", size - 4, number, float(number), 28, number, len(text)) + text
@@ -77,12 +77,12 @@ BARE = {"schema": SCHEMA}
 FILES: dict[str, tuple[list[bytes], dict[str, Any]]] = {
     "trimmed": (equal(gauge, 128), ID),
     "trimmed-raw": (equal(gauge, 128), RAW),
-    "trimmed-plain": (equal(plain, 128), BARE),
+    "trimmed-plain": (equal(encode_plain_record, 128), BARE),
     "trimmed-flagged": (equal(gauge, 256, FLAGGED), ID),
     "full": (full(gauge), ID),
-    "full-plain": (full(plain), BARE),
+    "full-plain": (full(encode_plain_record), BARE),
     "loose": (loose(gauge), ID),
-    "loose-plain": (loose(plain), BARE),
+    "loose-plain": (loose(encode_plain_record), BARE),
 }
 
 

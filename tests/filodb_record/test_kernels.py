@@ -15,7 +15,7 @@ from sawlog.filodb.values import find_shards, hash_series
 from sawlog.kernels.jit import MODE, PYTHON
 
 from . import golden
-from .support import DATA, LABELS, checked, gauges, in_every_view, nested_rows, write_containers
+from .support import DATA, LABELS, checked, in_every_view, make_gauges, nested_rows, write_containers
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
 
@@ -88,7 +88,7 @@ def test_distinct_series_of_any_size(tmp_path: Path) -> None:
     series = [(f"m{k % 5}", {"k" * (k % 11): "é" * (k % 9), "job": str(k)}) for k in range(40)]
     rows = [(n, 1.0, *series[rng.randrange(40)]) for n in range(200)]
     path = tmp_path / "a.container"
-    data = write_containers(gauges([(t, v, m, list(tags.items())) for t, v, m, tags in rows]), path, table="gauge")
+    data = write_containers(make_gauges([(t, v, m, list(tags.items())) for t, v, m, tags in rows]), path, table="gauge")
     assert data == path.read_bytes()
     keys = sawlog.read(path, view="partkeys")
     met = list(dict.fromkeys((m, tuple(sorted(tags.items()))) for _, _, m, tags in rows))

@@ -21,7 +21,7 @@ from .support import HEADER, containers
 HISTOGRAM = Schemas.built_in()["prom-histogram"].schema_id
 
 
-def records(container: bytes) -> list[int]:
+def list_record_offsets(container: bytes) -> list[int]:
     """Where the records of a container begin."""
     offset, offsets = HEADER, []
     while offset < struct.unpack_from("<I", container)[0] + 4:
@@ -41,11 +41,11 @@ def test_schemas_are_looked_for_after_the_first_container(tmp_path: Path) -> Non
     """It may hold what nobody knows, as `repair` leaves it where a record has lost its schema."""
     first, second = containers(2)
     unknown = bytearray(first)
-    for offset in records(first):
+    for offset in list_record_offsets(first):
         unknown[offset + 4] ^= 0xFF
     table = read_intact(tmp_path / "a.container", bytes(unknown) + second)
     assert "_schema" not in table.schema.names, "only gauges are found"
-    assert table.num_rows == len(records(second))
+    assert table.num_rows == len(list_record_offsets(second))
 
 
 def test_a_record_that_cannot_be_read_names_none(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_record_that_cannot_be_read_names_none(tmp_path: Path) -> None:
     changed[HEADER + 4 : HEADER + 6] = HISTOGRAM.to_bytes(2, "little")
     path = tmp_path / "a.container"
     table = read_intact(path, bytes(changed))
-    assert table.num_rows == len(records(data)) - 1
+    assert table.num_rows == len(list_record_offsets(data)) - 1
     sawlog.repair(path, tmp_path / "b.container", format="filodb_record")
     assert sawlog.read(tmp_path / "b.container", format="filodb_record").equals(table)
 
@@ -63,7 +63,7 @@ def test_a_record_that_cannot_be_read_names_none(tmp_path: Path) -> None:
 def test_part_keys_are_known_after_a_damaged_one(tmp_path: Path) -> None:
     data = golden.data("gauge_100_partkeys")
     intact = read_intact(tmp_path / "a.container", data)
-    first = records(data)[0]
+    first = list_record_offsets(data)[0]
     changed = data[: first + 6] + b"\xff\xff\xff\x7f" + data[first + 10 :]
     assert read_intact(tmp_path / "b.container", changed).schema == intact.schema
 

@@ -19,7 +19,7 @@ from sawlog import DamageError, OptionError, SchemaError
 from sawlog.filodb import Buckets, Histogram, RecordBuilder, Schema, Schemas
 
 from . import golden
-from .support import BUILT_IN, GAUGE, HISTOGRAM_FIELDS, LABELS, NESTED, gauges, nested_rows, rows, write_containers
+from .support import BUILT_IN, GAUGE, HISTOGRAM_FIELDS, LABELS, NESTED, make_gauges, nested_rows, rows, write_containers
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_tables_and_builder_make_the_same_bytes(
         target.add_from_reader(row, GAUGE)
     expected = b"".join(container.trimmed_bytes() for container in target.all_containers)
     place = tmp_path_factory.mktemp("w") / "a.container"
-    table = gauges([(*row[:3], list(row[3].items())) for row in series_rows])
+    table = make_gauges([(*row[:3], list(row[3].items())) for row in series_rows])
     assert write_containers(table, place, table="gauge", container_size=size) == expected
     if series_rows:
         again = sawlog.read(place)
@@ -101,7 +101,7 @@ def test_tables_and_builder_make_the_same_bytes(
 
 
 def test_hashes_and_container_timestamps_are_taken_over(tmp_path: Path) -> None:
-    table = gauges([(n, 1.0, "m", [("n", str(n))]) for n in range(6)])
+    table = make_gauges([(n, 1.0, "m", [("n", str(n))]) for n in range(6)])
     times = pa.array([5, 5, 9, 9, 9, 5], pa.timestamp("ms", "UTC"))
     table = table.append_column("_hash", pa.array(range(6), pa.int32())).append_column("_container_timestamp", times)
     place = tmp_path / "a.container"
@@ -124,7 +124,7 @@ def test_whole_records_are_written(tmp_path: Path) -> None:
 
 
 def test_arrow_types_that_mean_the_same(tmp_path: Path) -> None:
-    plain = gauges([(1000, 1.0, "m", [("_ws_", "demo")]), (2000, 2.0, "n", [])])
+    plain = make_gauges([(1000, 1.0, "m", [("_ws_", "demo")]), (2000, 2.0, "n", [])])
     expected = write_containers(plain, tmp_path / "a.container")
     other_table = pa.table(
         {
@@ -146,7 +146,7 @@ def test_histograms_without_a_definition_get_custom_buckets(tmp_path: Path) -> N
     target.add_from_reader((1, 3.0, 7.0, Histogram(Buckets.custom(tops), tuple(values)), "m", {}), schema)
     target.add_from_reader((2, 3.0, 7.0, Histogram(Buckets.empty(), ()), "m", {}), schema)
     h = pa.array([{"tops": tops, "values": values}, {"tops": [], "values": []}])
-    table = gauges([(1, 3.0, "m", []), (2, 3.0, "m", [])]).rename_columns(["timestamp", "sum", "_metric_", "tags"])
+    table = make_gauges([(1, 3.0, "m", []), (2, 3.0, "m", [])]).rename_columns(["timestamp", "sum", "_metric_", "tags"])
     table = table.append_column("count", pa.array([7.0, 7.0])).append_column("h", h)
     assert [
         write_containers(table, tmp_path / "a.container", table="prom-histogram")
@@ -154,7 +154,7 @@ def test_histograms_without_a_definition_get_custom_buckets(tmp_path: Path) -> N
 
 
 def bad(**columns: Any) -> pa.Table:
-    table = gauges([(1, 1.0, "m", []), (2, 2.0, "m", [])])
+    table = make_gauges([(1, 1.0, "m", []), (2, 2.0, "m", [])])
     for name, values in columns.items():
         table = table.set_column(table.schema.names.index(name), name, values)
     return table
@@ -184,7 +184,7 @@ def test_what_cannot_be_written(tmp_path: Path, table: pa.Table, message: str) -
 
 
 def test_the_schema_is_chosen_by_columns(tmp_path: Path) -> None:
-    table = gauges([(1, 1.0, "m", [])])
+    table = make_gauges([(1, 1.0, "m", [])])
     write_containers(table, tmp_path / "a.container")
     assert sawlog.read(tmp_path / "a.container", extras="schema")["_schema"].to_pylist() == ["gauge"]
     counter = table.rename_columns(["timestamp", "count", "_metric_", "tags"])
@@ -203,7 +203,7 @@ def test_the_schema_is_chosen_by_columns(tmp_path: Path) -> None:
         write_containers(named, tmp_path / "b.container")
     with pytest.raises(OptionError, match="container_size=100"):
         write_containers(table, tmp_path / "b.container", container_size=100)
-    long = gauges([(1, 1.0, "m", []), (1, 1.0, "m" * 3000, [])])
+    long = make_gauges([(1, 1.0, "m", []), (1, 1.0, "m" * 3000, [])])
     with pytest.raises(SchemaError, match="row 1: the record is too long for containers of 2048"):
         write_containers(long, tmp_path / "b.container", container_size=2048)
     assert [path.name for path in tmp_path.iterdir()] == ["a.container"]
@@ -215,7 +215,7 @@ def test_tops_that_another_machine_rounded_otherwise_are_taken(tmp_path: Path) -
     for direction in (0.0, math.inf):
         tops = [math.nextafter(top, direction) for top in buckets.tops]
         h = {"tops": tops, "values": [float(n) for n in range(40)], "buckets": b"\x03" + buckets.definition}
-        table = gauges([(1, 3.0, "m", [])]).rename_columns(["timestamp", "sum", "_metric_", "tags"])
+        table = make_gauges([(1, 3.0, "m", [])]).rename_columns(["timestamp", "sum", "_metric_", "tags"])
         table = table.append_column("count", pa.array([7.0])).append_column("h", pa.array([h]))
         write_containers(table, tmp_path / "a.container", table="prom-histogram")
         assert sawlog.read(tmp_path / "a.container")["h"][0].as_py()["tops"] == list(buckets.tops)
@@ -236,14 +236,14 @@ def test_tops_that_another_machine_rounded_otherwise_are_taken(tmp_path: Path) -
     ],
 )
 def test_bad_histograms_are_refused(tmp_path: Path, h: dict, message: str) -> None:
-    table = gauges([(1, 3.0, "m", [])]).rename_columns(["timestamp", "sum", "_metric_", "tags"])
+    table = make_gauges([(1, 3.0, "m", [])]).rename_columns(["timestamp", "sum", "_metric_", "tags"])
     table = table.append_column("count", pa.array([7.0])).append_column("h", pa.array([h]))
     with pytest.raises(SchemaError, match=f"column 'h', row 0: .*{message}"):
         write_containers(table, tmp_path / "a.container", table="prom-histogram")
 
 
 def test_empty_tables_are_written(tmp_path: Path) -> None:
-    assert write_containers(gauges([]), tmp_path / "a.container") == b""
+    assert write_containers(make_gauges([]), tmp_path / "a.container") == b""
 
 
 def test_nested_records(tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_nested_records_that_cannot_be_written(tmp_path: Path) -> None:
 def table_of(rows: list[dict], without: str = "", **extra: Any) -> pa.Table:
     """The rows with other fields in `series`."""
     series = [{k: v for k, v in {**row["series"], **extra}.items() if k != without} for row in rows]
-    series = [{**series, "labels": series.get("labels") and dict(series["labels"])} for series in series]
+    series = [{**entry, "labels": entry.get("labels") and dict(entry["labels"])} for entry in series]
     kinds = {"name": pa.string(), "labels": LABELS, "n": pa.int64(), "extra": pa.int64()}
     inner = pa.struct([("h", pa.struct(HISTOGRAM_FIELDS)), ("x", pa.float64())])
     kind = pa.struct([(name, kinds.get(name, inner)) for name in series[0] if name != without])

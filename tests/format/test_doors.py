@@ -36,7 +36,7 @@ TABLES = {
 FRAMES = {name: table for name, table in TABLES.items() if name != "leveldb_log"}
 
 
-def written(place: Path, format: str) -> Path:
+def write_sample(place: Path, format: str) -> Path:
     path = place / f"one{sawlog.formats()[format].suffix}"
     write_options = {"table": "gauge"} if format == "filodb_record" else {}
     sawlog.write(TABLES[format], path, format=format, **write_options)
@@ -58,7 +58,7 @@ def page_table(first: str) -> dict[str, dict[str, str]]:
 def test_frames_are_shown_by_their_name_and_by_the_formats_own(
     format: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = written(tmp_path, format)
+    path = write_sample(tmp_path, format)
     frames = sawlog.open(path, format=format, view="frames")
     assert frames.count_rows() > 0
     (alias,) = sawlog.formats()[format].aliases
@@ -127,7 +127,7 @@ WARNING: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("format", ["leveldb_log", "leveldb_table", "deephaven_log", "filodb_record"])
 @pytest.mark.parametrize("verb", WARNING)
 def test_warnings_point_at_the_line_that_asks(verb: str, format: str, tmp_path: Path) -> None:
-    path = written(tmp_path, format)
+    path = write_sample(tmp_path, format)
     path.write_bytes(path.read_bytes()[:-3])
     with warnings.catch_warnings(record=True) as warning_records:
         warnings.simplefilter("always")

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support import find_free_port
+
 BROKER = "org.apache.kafka:kafka_2.13:4.2.0"
 CONNECTOR = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
@@ -64,7 +66,7 @@ def kafka(base: Path) -> Iterator[str]:
         Its address.
     """
     fetch()
-    port, controller = free_port(), free_port()
+    port, controller = find_free_port(), find_free_port()
     properties = base / "kraft.properties"
     properties.write_text(PROPERTIES.format(port=port, controller=controller, logs=base / "logs"))
     java = ["java", "-Xmx512m", "-cp", f"{CACHE / 'broker'}/*"]
@@ -79,12 +81,6 @@ def kafka(base: Path) -> Iterator[str]:
         finally:
             process.terminate()
             process.wait(60)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:

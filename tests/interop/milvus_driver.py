@@ -19,14 +19,14 @@ from pymilvus.grpc_gen import common_pb2, milvus_pb2
 logging.disable(logging.CRITICAL)
 
 
-def plain(value):
+def make_jsonable(value):
     """JSON for what a query gives: bytes as base64, NumPy numbers as numbers."""
     if isinstance(value, bytes):
         return {"b64": base64.b64encode(value).decode()}
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: make_jsonable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)) or type(value).__name__ == "RepeatedScalarContainer":
-        return [plain(item) for item in value]
+        return [make_jsonable(item) for item in value]
     return value.item() if hasattr(value, "item") else value
 
 
@@ -62,7 +62,7 @@ class Driver:
 
     def query(self, name, fields, expression, limit=16384):
         rows = Collection(name).query(expression, output_fields=fields, consistency_level="Strong", limit=limit)
-        return [plain(row) for row in rows]
+        return [make_jsonable(row) for row in rows]
 
     def backup_import(self, name, inserts, deltas):
         """Bulk insert's backup option, which takes two partition directories. The client's helper hides it."""

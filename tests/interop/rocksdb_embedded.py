@@ -133,7 +133,7 @@ class RocksDB:
         self._library.rocksdb_close(self._database)
 
 
-def drawn(dice: random.Random, prefix: str) -> dict[bytes, bytes | Columns]:
+def draw_rows(dice: random.Random, prefix: str) -> dict[bytes, bytes | Columns]:
     """Rows whose values are shorter and longer than what goes elsewhere."""
     rows: dict[bytes, bytes | Columns] = {}
     for _ in range(dice.choice([1, 10, 60])):
@@ -150,7 +150,7 @@ def main(library: str, directory: str, seed: str) -> None:
     database = RocksDB(library, OPTIONS.format(**settings, apart=dice.choice(["true", "false"])))
     database.open(f"{directory}/db")
     for number, prefix in enumerate(("a", "b", "a")):
-        rows = drawn(dice, prefix)
+        rows = draw_rows(dice, prefix)
         table = f"{directory}/{number}.sst"
         database.write_table(table, rows)
         database.write_table(f"{directory}/taken.sst", rows)

@@ -61,7 +61,7 @@ def test_dfindexeddb_finds_the_same_keys() -> None:
     """It refuses values of V8's version 16, and leaves their records out."""
     record = importlib.import_module("dfindexeddb.indexeddb.chromium.record")
     rows = ours("indexed_db", DATABASE)
-    theirs = [record for record in record.FolderReader(DATABASE).GetRecords() if record.sequence_number in rows]
+    theirs = [entry for entry in record.FolderReader(DATABASE).GetRecords() if entry.sequence_number in rows]
     assert len(theirs) > 1000
     for their_record in theirs:
         row = rows[their_record.sequence_number]
@@ -76,12 +76,12 @@ def test_dfindexeddb_finds_the_same_keys() -> None:
     assert {rows[number]["kind"] for number in missing_numbers} <= {"record", "external_objects"}
 
 
-def plain(value: Any) -> Any:
+def make_jsonable(value: Any) -> Any:
     """What ccl_chromium_reader gives for JSON."""
     if isinstance(value, dict):
-        return {str(name): plain(item) for name, item in value.items()}
+        return {str(name): make_jsonable(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(getattr(item, "value", item)) for item in value]
+        return [make_jsonable(getattr(item, "value", item)) for item in value]
     return value
 
 
@@ -108,7 +108,7 @@ def test_ccl_chromium_reader_finds_the_same_records() -> None:
                 and isinstance(theirs.value, dict | list | str | int)
             ):
                 document = json.loads(row["value"])
-                assert plain(theirs.value) == (-4 if document == -5 else document)
+                assert make_jsonable(theirs.value) == (-4 if document == -5 else document)
                 compared += 1
     assert len(numbers) >= len(rows) - 14
     assert compared > 30

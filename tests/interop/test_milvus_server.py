@@ -133,7 +133,7 @@ def prepared(server: Milvus, name: str, schema: dict[str, Any], shards: int = 2)
     server.index(name=name, field=vector, params=metric)
 
 
-def expected(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+def make_expected_rows(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     rows_by_key = {}
     for row in rows:
         plain = {**row, "j": json.loads(row["j"]), **json.loads(row["$meta"])}
@@ -169,7 +169,7 @@ def test_milvus_imports_what_sawlog_writes(server: Milvus, tmp_path: Path) -> No
     server.load(name="everything")
     rows_read = server.query(name="everything", fields=["*"], expression="pk > -9223372036854775807")
 
-    expected_rows = {pk: row for pk, row in expected(rows).items() if pk not in deleted_pks}
+    expected_rows = {pk: row for pk, row in make_expected_rows(rows).items() if pk not in deleted_pks}
     assert len(rows_read) == len(expected_rows) == ROWS - len(deleted_pks)
     for row in rows_read:
         assert {name: row[name] for name in expected_rows[row["pk"]]} == expected_rows[row["pk"]]
@@ -240,7 +240,7 @@ def test_milvus_backup_restores_what_sawlog_writes(server: Milvus, tmp_path: Pat
     server.index(name="products_again", field="v", params={"index_type": "FLAT", "metric_type": "L2", "params": {}})
     server.load(name="products_again")
     rows_read = server.query(name="products_again", fields=["*"], expression="pk > -9223372036854775807")
-    expected_rows = {pk: row for pk, row in expected(rows).items() if pk not in pks}
+    expected_rows = {pk: row for pk, row in make_expected_rows(rows).items() if pk not in pks}
     assert len(rows_read) == len(expected_rows) == ROWS - len(pks)
     for row in rows_read:
         assert {name: row[name] for name in expected_rows[row["pk"]]} == expected_rows[row["pk"]]

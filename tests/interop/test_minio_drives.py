@@ -56,7 +56,7 @@ EXPECTED = objects() | {"parts": LARGE + LARGE}
 
 
 @pytest.fixture(scope="module", params=["inline", "parts", "four", "four in parts"])
-def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Path]:
+def stopped_drives(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Path]:
     """Drives of a server that was stopped."""
     root = tmp_path_factory.mktemp("volumes")
     count = 4 if "four" in request.param else 1
@@ -72,14 +72,14 @@ def read_all(root: Path, bucket: Path) -> dict[str, bytes]:
     return {file.path.removeprefix(f"{bucket}/"): storage.read(file) for file in storage.find(root)}
 
 
-def test_every_object_is_what_was_put(written: Sequence[Path]) -> None:
-    root = written[0].parent
-    assert read_all(root, written[0] / "a-bucket") == EXPECTED
+def test_every_object_is_what_was_put(stopped_drives: Sequence[Path]) -> None:
+    root = stopped_drives[0].parent
+    assert read_all(root, stopped_drives[0] / "a-bucket") == EXPECTED
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_every_row_is_that_of_the_bare_binlogs(written: Sequence[Path], name: str) -> None:
-    files = written[0] / "a-bucket" / name
+def test_every_row_is_that_of_the_bare_binlogs(stopped_drives: Sequence[Path], name: str) -> None:
+    files = stopped_drives[0] / "a-bucket" / name
     for collection in manifest(name):
         options: dict[str, Any] = {"table": collection, "metadata": f"{files}/etcd.json"}
         for view in ("rows", "history"):
@@ -92,10 +92,10 @@ def test_every_row_is_that_of_the_bare_binlogs(written: Sequence[Path], name: st
 
 
 @pytest.mark.parametrize("lost_drives", [[1], [4], [1, 2], [1, 4]])
-def test_drives_are_lost(written: Sequence[Path], tmp_path: Path, lost_drives: list[int]) -> None:
-    if len(written) == 1:
+def test_drives_are_lost(stopped_drives: Sequence[Path], tmp_path: Path, lost_drives: list[int]) -> None:
+    if len(stopped_drives) == 1:
         pytest.skip("one drive is all there is")
-    drives = [drive for number, drive in enumerate(written, 1) if number not in lost_drives]
+    drives = [drive for number, drive in enumerate(stopped_drives, 1) if number not in lost_drives]
     for drive in drives:
         shutil.copytree(drive, tmp_path / drive.name)
     assert read_all(tmp_path, tmp_path / drives[0].name / "a-bucket") == EXPECTED

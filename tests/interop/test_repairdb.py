@@ -146,7 +146,7 @@ pathlib.Path(target).write_bytes(pickle.dumps(rows))
 """
 
 
-def answers(path: Path, repair: str = "") -> Rows:
+def read_answers(path: Path, repair: str = "") -> Rows:
     """What LevelDB reads, up to the first error, where its own repair has been there before, if that is asked for.
 
     It may end its process when it takes damaged bytes for lengths: then there is nothing.
@@ -213,7 +213,7 @@ def test_leveldb_with_checksums(seed: int, tmp_path: Path) -> None:
     for log, data in logs.items():
         log.write_bytes(data)
     theirs = copy(source, tmp_path / "theirs")
-    check(answers(repaired(source, tmp_path / "ours")), answers(theirs, "paranoid"), done, changes)
+    check(read_answers(repaired(source, tmp_path / "ours")), read_answers(theirs, "paranoid"), done, changes)
 
 
 @pytest.mark.spread(1)
@@ -228,8 +228,8 @@ def test_leveldb_without_checksums(seed: int, tmp_path: Path) -> None:
     truth = alive(done)
     changes = damage(source, dice)
     theirs = copy(source, tmp_path / "theirs")
-    true = {key for key, value in answers(theirs, "default").items() if truth.get(key) == value}
-    ours = answers(repaired(source, tmp_path / "ours", verify_checksums=False))
+    true = {key for key, value in read_answers(theirs, "default").items() if truth.get(key) == value}
+    ours = read_answers(repaired(source, tmp_path / "ours", verify_checksums=False))
     lost_keys = true - ours.keys()
     assert not lost_keys or lost_keys <= deleted_by_damage(source, done), changes
 

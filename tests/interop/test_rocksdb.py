@@ -66,7 +66,7 @@ def program(programs: Path) -> Path:
     return programs / "drawn"
 
 
-def drawn(program: Path, directory: Path, case: str, seed: int) -> list[dict[bytes, bytes]]:
+def draw_state(program: Path, directory: Path, case: str, seed: int) -> list[dict[bytes, bytes]]:
     """Write a database; what each of its families holds."""
     directory.mkdir(exist_ok=True)
     command = [str(program), str(directory), case, str(seed)]
@@ -81,7 +81,7 @@ def drawn(program: Path, directory: Path, case: str, seed: int) -> list[dict[byt
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("case", ["cuckoo", "stacked", "ingested", "paths", "reverse", "tracked"])
 def test_what_rocksdb_holds(program: Path, case: str, seed: int, tmp_path: Path) -> None:
-    states = drawn(program, tmp_path / "first", case, seed)
+    states = draw_state(program, tmp_path / "first", case, seed)
     tmp_path.joinpath("first").rename(tmp_path / "copies")
     copy = tmp_path / "copies" / "db"
     paths = {"paths": sorted(path for path in copy.parent.iterdir() if path != copy and path.is_dir())}
@@ -99,7 +99,7 @@ def test_what_rocksdb_holds(program: Path, case: str, seed: int, tmp_path: Path)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_tables_elsewhere_are_asked_for(program: Path, seed: int, tmp_path: Path) -> None:
     """Without the directories the database is incomplete, if it has tables at all."""
-    drawn(program, tmp_path / "first", "paths", seed)
+    draw_state(program, tmp_path / "first", "paths", seed)
     if not list(tmp_path.glob("first/*/*.sst")):
         pytest.skip("nothing was flushed")
     assert sawlog.verify(tmp_path / "first" / "db", format="leveldb_database").incomplete
@@ -108,7 +108,7 @@ def test_tables_elsewhere_are_asked_for(program: Path, seed: int, tmp_path: Path
 @pytest.mark.spread(1)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_encrypted_is_unsupported(program: Path, seed: int, tmp_path: Path) -> None:
-    drawn(program, tmp_path / "first", "encrypted", seed)
+    draw_state(program, tmp_path / "first", "encrypted", seed)
     with pytest.raises(UnsupportedError, match="encrypt"):
         sawlog.read(tmp_path / "first" / "db", format="leveldb_database")
 
@@ -117,7 +117,7 @@ def test_what_is_encrypted_is_unsupported(program: Path, seed: int, tmp_path: Pa
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_tracked_log_that_is_gone_is_missed(program: Path, seed: int, tmp_path: Path) -> None:
     """RocksDB refuses to open such a database, as one that misses a log."""
-    drawn(program, tmp_path / "first", "tracked", seed)
+    draw_state(program, tmp_path / "first", "tracked", seed)
     logs = sorted(tmp_path.glob("first/db/*.log"))
     if len(logs) < 2:
         pytest.skip("one log is alive, which the MANIFEST does not name yet")
@@ -131,7 +131,7 @@ def test_a_tracked_log_that_is_gone_is_missed(program: Path, seed: int, tmp_path
 @pytest.mark.parametrize("case", ["persisted", "stripped", "enabled", "disabled"])
 def test_what_rocksdb_holds_at_the_newest_time(programs: Path, case: str, seed: int, tmp_path: Path) -> None:
     """Keys end in their timestamps, where their family has any."""
-    states = drawn(programs / "stamped", tmp_path / "first", case, seed)
+    states = draw_state(programs / "stamped", tmp_path / "first", case, seed)
     copy = tmp_path / "first" / "db"
     for number, table in enumerate(("default", "zweite")):
         assert read_live_state(copy, table) == states[number]
@@ -141,4 +141,6 @@ def test_what_rocksdb_holds_at_the_newest_time(programs: Path, case: str, seed: 
     copied = tmp_path / "second"
     sawlog.repair(copy, copied / "db", format="leveldb_database")
     stamped = sum("timestamp" in schema.names for schema in schemas)
-    assert drawn(programs / "stamped", copied, "held", stamped) == states, "a repaired one has all timestamps in tables"
+    assert draw_state(programs / "stamped", copied, "held", stamped) == states, (
+        "a repaired one has all timestamps in tables"
+    )

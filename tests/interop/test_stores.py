@@ -31,6 +31,7 @@ import sawlog
 from sawlog.errors import ChangedError, StorageError
 from sawlog.storage import Storage
 from sawlog.storage.remote import connect
+from tests.support import find_free_port
 
 pytestmark = pytest.mark.interop
 
@@ -60,13 +61,6 @@ def program(name: str) -> str:
         subprocess.run(command, check=True)
         return str(CACHE / "npm" / "node_modules" / ".bin" / name)
     return str(built)
-
-
-def free() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager
@@ -113,7 +107,7 @@ def works(root: str, options: dict[str, Any]) -> None:
 @pytest.fixture(scope="module", params=["minio", "versitygw"])
 def s3_like(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server that speaks S3, with a bucket `logs`."""
-    data, port = tmp_path_factory.mktemp("data"), free()
+    data, port = tmp_path_factory.mktemp("data"), find_free_port()
     (data / "logs").mkdir()
     names = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": SECRET, "ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
     command = [program("minio"), "server", "--address", f"127.0.0.1:{port}", "--console-address", "127.0.0.1:0"]
@@ -275,7 +269,7 @@ def test_requests_go_through_a_proxy(s3_like: str, name: str, monkeypatch: pytes
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the certificate")
 def test_certificates_of_servers_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    certificates, data, port = tmp_path / "certificates", tmp_path / "data", free()
+    certificates, data, port = tmp_path / "certificates", tmp_path / "data", find_free_port()
     certificates.mkdir()
     (data / "logs").mkdir(parents=True)
     authority, request = tmp_path / "authority.crt", tmp_path / "request"
@@ -304,7 +298,7 @@ def test_certificates_of_servers_are_checked(tmp_path: Path, monkeypatch: pytest
 @pytest.fixture(scope="module")
 def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server that speaks Google's protocol, with a bucket `logs`."""
-    port = free()
+    port = find_free_port()
     address = f"http://127.0.0.1:{port}"
     command = [program("fake-gcs-server"), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
     arguments = ["-backend", "memory", "-public-host", f"127.0.0.1:{port}", "-external-url", address]
@@ -447,7 +441,7 @@ def container(address: str, name: str) -> None:
 @pytest.fixture(scope="module")
 def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of Azurite's account, with a container `logs`."""
-    port = free()
+    port = find_free_port()
     data = str(tmp_path_factory.mktemp("azure"))
     command = [program("azurite-blob"), "--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", data]
     with running([*command, "--skipApiVersionCheck", "--silent"], port):

@@ -31,7 +31,7 @@ def _lz4(data: Bytes, start: UInt64, out: OutBytes, size: UInt64) -> Bool:
 CODECS: dict[str, Callable[..., Any]] = {"snappy": _snappy, "lz4_raw": _lz4}
 
 
-def expanded(codec: str, stored: bytes, start: int, size: int) -> bytes | None:
+def expand_block(codec: str, stored: bytes, start: int, size: int) -> bytes | None:
     """What a kernel makes of a block whose elements begin at `start`; None where it refuses."""
     out = np.full(size + SLACK, 7, np.uint8)
     end = CODECS[codec](np.frombuffer(stored, np.uint8), np.uint64(start), out, np.uint64(size))
@@ -51,7 +51,7 @@ pieces = st.lists(st.tuples(st.binary(min_size=1, max_size=40), st.integers(1, 6
 def test_what_arrow_compresses_is_expanded(codec: str, pieces: list[tuple[bytes, int]]) -> None:
     content = b"".join(piece * times for piece, times in pieces)
     stored = pa.Codec(codec).compress(content, asbytes=True)
-    assert expanded(codec, stored, preamble(codec, len(content)), len(content)) == content
+    assert expand_block(codec, stored, preamble(codec, len(content)), len(content)) == content
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -67,7 +67,7 @@ def test_damaged_blocks_are_taken_as_arrow_takes_them(codec: str) -> None:
             stored[dice.randrange(start, len(stored))] = dice.randrange(256)
         if dice.random() < 0.2:
             del stored[dice.randrange(start, len(stored)) :]
-        content_read = expanded(codec, bytes(stored), start, len(content))
+        content_read = expand_block(codec, bytes(stored), start, len(content))
         try:
             truth = pa.Codec(codec).decompress(bytes(stored), decompressed_size=len(content), asbytes=True)
         except OSError:

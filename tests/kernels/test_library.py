@@ -46,7 +46,7 @@ def definitions() -> dict[str, dict[str, object]]:
 
 
 @pytest.fixture
-def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+def library_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """A table that can be changed, of a library that is there."""
     table = {
         "system": "Linux" if sys.platform == "linux" else "Darwin",
@@ -65,17 +65,17 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     native.load_library.cache_clear()
 
 
-def test_a_library_that_fits_is_taken(table: dict[str, Any]) -> None:
+def test_a_library_that_fits_is_taken(library_table: dict[str, Any]) -> None:
     assert native.find_misfit() is None
 
 
-def test_another_machine_is_refused(table: dict[str, Any]) -> None:
-    table["machine"] = "sparc"
+def test_another_machine_is_refused(library_table: dict[str, Any]) -> None:
+    library_table["machine"] = "sparc"
     assert "is for" in str(native.find_misfit())
     assert "sparc" in str(native.find_misfit())
 
 
-def test_an_older_cpu_is_refused(table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_cpu_is_refused(library_table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     flags = native.read_cpu_flags()
     first = min(native.BASELINES[native.find_machine()].flags.split())
     monkeypatch.setattr(native, "read_cpu_flags", lambda: flags - {first})
@@ -151,12 +151,14 @@ def test_second_entries_give_what_the_first_ones_give() -> None:
             assert results[0] == results[1], (kernel.signature.name, count)
 
 
-def test_other_sources_are_refused(table: dict[str, Any]) -> None:
-    table["definitions"]["sawlog/kernels/memory.py"] |= {"file": "0", "digest": "0"}
+def test_other_sources_are_refused(library_table: dict[str, Any]) -> None:
+    library_table["definitions"]["sawlog/kernels/memory.py"] |= {"file": "0", "digest": "0"}
     assert str(native.find_misfit()) == "the library of kernels was made from another sawlog/kernels/memory.py"
 
 
-def test_a_file_may_change_but_for_what_kernels_use(table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_may_change_but_for_what_kernels_use(
+    library_table: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     content = native.read_source
     edits = {
         (b'"""', b'"""More. '): True,
@@ -176,12 +178,12 @@ def test_a_file_may_change_but_for_what_kernels_use(table: dict[str, Any], monke
         assert (native.find_misfit() is None) == fits, new
 
 
-def test_a_library_of_another_system_is_refused(table: dict[str, Any]) -> None:
-    table["system"] = "Plan9"
+def test_a_library_of_another_system_is_refused(library_table: dict[str, Any]) -> None:
+    library_table["system"] = "Plan9"
     assert str(native.find_misfit()).startswith("the library of kernels is for Plan9")
 
 
-def test_no_library_is_no_library(table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_library_is_no_library(library_table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "find_folder", lambda package: "/nowhere")
     assert "no library" in str(native.find_misfit())
 

@@ -35,7 +35,7 @@ REFUSED = {
 }
 
 
-def expanded(stored: bytes, size: int) -> bytes | None:
+def expand_block(stored: bytes, size: int) -> bytes | None:
     """What the kernel makes of the elements of a block; None where it refuses."""
     out = np.full(size + SLACK, 7, np.uint8)
     data = np.frombuffer(stored, np.uint8)
@@ -48,14 +48,14 @@ def test_what_minlz_has_written(name: str) -> None:
     stored, content = WRITTEN[name]
     data = bytes.fromhex(stored)
     width = next(index for index, byte in enumerate(data) if byte < 128) + 1
-    assert expanded(data[width:], len(content)) == content
+    assert expand_block(data[width:], len(content)) == content
     for size in (len(content) - 1, len(content) + 1):
-        assert expanded(data[width:], size) is None
+        assert expand_block(data[width:], size) is None
     for end in range(width, len(data)):
-        assert expanded(data[width:end], len(content)) is None
+        assert expand_block(data[width:end], len(content)) is None
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str) -> None:
     stored = bytes.fromhex(REFUSED[name])
-    assert expanded(stored[1:], stored[0]) is None
+    assert expand_block(stored[1:], stored[0]) is None

@@ -274,7 +274,7 @@ NAMES = ("CURRENT", "MANIFEST", ".ldb", ".log")
 
 
 @cache
-def files(before: bytes = b"", value: bytes = b"") -> dict[str, bytes]:
+def make_small_database(before: bytes = b"", value: bytes = b"") -> dict[str, bytes]:
     """A small database: two tables that overlap, and a log; keys and values begin as is asked for."""
     plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
     with TemporaryDirectory() as directory:

@@ -37,7 +37,7 @@ from .support import GENESIS, pickled
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # products do, in plain Python
 
 
-def plain(view: str, entries: Sequence[tuple[bytes, bytes]], context: Any = None) -> list[bool]:
+def find_plain_entries(view: str, entries: Sequence[tuple[bytes, bytes]], context: Any = None) -> list[bool]:
     """Which entries kernels decode; that they, and those between them, are what Python says is made sure of."""
     decoder = find_application(view)
     assert decoder is not None
@@ -75,7 +75,7 @@ def values_of(column: pa.Array) -> list[Any]:
     return values
 
 
-def varint(value: int) -> bytes:
+def encode_bitcoin_varint(value: int) -> bytes:
     """Bitcoin's, see `bitcoin.varint`."""
     out = bytes([value & 127])
     while value > 127:
@@ -96,7 +96,7 @@ SCRIPTS = st.one_of(
         st.integers(0, 5),
         st.binary(min_size=32, max_size=32),
     ),
-    st.binary(max_size=300).map(lambda data: varint(len(data) + 6) + data),
+    st.binary(max_size=300).map(lambda data: encode_bitcoin_varint(len(data) + 6) + data),
 )
 
 
@@ -106,11 +106,11 @@ def blocks(draw: st.DrawFn) -> tuple[bytes, bytes]:
     fields = [draw(NUMBERS), draw(NUMBERS), status, draw(NUMBERS)]
     fields += [draw(NUMBERS) for is_there in (status & 24, status & 8, status & 16) if is_there]
     header = draw(st.binary(min_size=80, max_size=80) | st.just(GENESIS))
-    return b"b" + draw(st.binary(min_size=32, max_size=32)), b"".join(map(varint, fields)) + header
+    return b"b" + draw(st.binary(min_size=32, max_size=32)), b"".join(map(encode_bitcoin_varint, fields)) + header
 
 
 @st.composite
-def changed(draw: st.DrawFn, entries: st.SearchStrategy[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
+def draw_changed_entry(draw: st.DrawFn, entries: st.SearchStrategy[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
     """An entry in which some bytes are others, missing, or more."""
     parts = list(draw(entries))
     place = draw(st.integers(0, 1))
@@ -126,33 +126,48 @@ BLOCKS = st.one_of(
     blocks(),
     st.tuples(
         st.binary(min_size=32, max_size=32).map(lambda data: b"t" + data),
-        st.lists(NUMBERS, min_size=3, max_size=3).map(lambda fields: b"".join(map(varint, fields))),
+        st.lists(NUMBERS, min_size=3, max_size=3).map(lambda fields: b"".join(map(encode_bitcoin_varint, fields))),
     ),
 )
 COIN_ENTRIES = st.tuples(
-    st.builds(lambda data, output: b"C" + data + varint(output), st.binary(min_size=32, max_size=32), NUMBERS),
-    st.builds(lambda code, amount, script: varint(code) + varint(amount) + script, NUMBERS, NUMBERS, SCRIPTS),
+    st.builds(
+        lambda data, output: b"C" + data + encode_bitcoin_varint(output), st.binary(min_size=32, max_size=32), NUMBERS
+    ),
+    st.builds(
+        lambda code, amount, script: encode_bitcoin_varint(code) + encode_bitcoin_varint(amount) + script,
+        NUMBERS,
+        NUMBERS,
+        SCRIPTS,
+    ),
 )
 
 
-@given(st.lists(BLOCKS | changed(BLOCKS) | st.tuples(st.binary(max_size=3), st.binary(max_size=3)), max_size=6), MASKS)
+@given(
+    st.lists(BLOCKS | draw_changed_entry(BLOCKS) | st.tuples(st.binary(max_size=3), st.binary(max_size=3)), max_size=6),
+    MASKS,
+)
 def test_blocks_are_what_python_says(entries: list[tuple[bytes, bytes]], mask: bytes) -> None:
-    plain("bitcoin_blocks", [(key, masked(value, mask)) for key, value in entries], mask)
+    find_plain_entries("bitcoin_blocks", [(key, masked(value, mask)) for key, value in entries], mask)
 
 
-@given(st.lists(COIN_ENTRIES | changed(COIN_ENTRIES), max_size=6), MASKS)
+@given(st.lists(COIN_ENTRIES | draw_changed_entry(COIN_ENTRIES), max_size=6), MASKS)
 def test_coins_are_what_python_says(entries: list[tuple[bytes, bytes]], mask: bytes) -> None:
-    plain("bitcoin_chainstate", [(key, masked(value, mask)) for key, value in entries], mask)
+    find_plain_entries("bitcoin_chainstate", [(key, masked(value, mask)) for key, value in entries], mask)
 
 
 def test_what_most_entries_of_bitcoin_are_is_left_to_the_kernels() -> None:
     coin = b"C" + TXID + b"\x07"
     values = [bytes.fromhex(value) for value in COINS]
-    values += [varint(3) + varint(9) + script for script in (b"\2" + TXID, b"\1" + TXID[:20], b"\x07j", b"\x04" + TXID)]
-    assert plain("bitcoin_chainstate", [(coin, value) for value in values], b"") == [True] * 5 + [False]  # no point
+    values += [
+        encode_bitcoin_varint(3) + encode_bitcoin_varint(9) + script
+        for script in (b"\2" + TXID, b"\1" + TXID[:20], b"\x07j", b"\x04" + TXID)
+    ]
+    assert find_plain_entries("bitcoin_chainstate", [(coin, value) for value in values], b"") == [True] * 5 + [
+        False
+    ]  # no point
     block = bytes.fromhex("8fee3c000d010008") + GENESIS
     entries = [(b"b" + TXID, block), (b"t" + TXID, b"\1\2\3"), (b"l", bytes(4)), (b"b" + TXID, block[:-1])]
-    assert plain("bitcoin_blocks", entries, b"") == [True, True, False, False]
+    assert find_plain_entries("bitcoin_blocks", entries, b"") == [True, True, False, False]
 
 
 def test_public_keys_are_plain_where_they_are_on_the_curve() -> None:
@@ -162,13 +177,13 @@ def test_public_keys_are_plain_where_they_are_on_the_curve() -> None:
     entries = [(b"C" + TXID + b"\0", b"\x03\x09" + bytes([code]) + x.to_bytes(32, "big")) for x, code in keys]
     squares = [(x**3 + 7) % prime for x, _ in keys]
     is_point = [x < prime and pow(square, prime >> 1, prime) == 1 for (x, _), square in zip(keys, squares, strict=True)]
-    assert plain("bitcoin_chainstate", entries, b"") == is_point
+    assert find_plain_entries("bitcoin_chainstate", entries, b"") == is_point
 
 
 @pytest.mark.parametrize("size", [10_000, 10_001])
 def test_the_longest_script_of_a_coin_is_plain_and_a_longer_one_is_not(size: int) -> None:
-    value = varint(3) + varint(9) + varint(size + 6) + bytes(size)
-    assert plain("bitcoin_chainstate", [(b"C" + TXID + b"\0", value)], b"") == [size == 10_000]
+    value = encode_bitcoin_varint(3) + encode_bitcoin_varint(9) + encode_bitcoin_varint(size + 6) + bytes(size)
+    assert find_plain_entries("bitcoin_chainstate", [(b"C" + TXID + b"\0", value)], b"") == [size == 10_000]
 
 
 def test_the_room_for_a_part_is_not_that_of_the_batch() -> None:
@@ -176,7 +191,7 @@ def test_the_room_for_a_part_is_not_that_of_the_batch() -> None:
     view = find_application("bitcoin_blocks")
     assert view is not None
     entries = [(b"t" + TXID, b"\1\2\3"), (b"R", b"x" * (9 << 20)), (b"t" + TXID, b"\1\2\4"), (b"R", b"1")]
-    assert plain("bitcoin_blocks", [*entries, entries[0]], b"") == [True, False, True, False, True]
+    assert find_plain_entries("bitcoin_blocks", [*entries, entries[0]], b"") == [True, False, True, False, True]
 
 
 def nbt_text(data: bytes) -> bytes:
@@ -251,30 +266,34 @@ WORLD = st.one_of(
 )
 
 
-@given(st.lists(WORLD | changed(WORLD), max_size=5))
+@given(st.lists(WORLD | draw_changed_entry(WORLD), max_size=5))
 def test_worlds_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
-    plain("bedrock", entries)
+    find_plain_entries("bedrock", entries)
 
 
 def test_most_entries_of_a_world_are_left_to_the_kernels() -> None:
     entries = [entry for entry in BEDROCK_ENTRIES.items() if entry[0] != b"something else"]
-    assert plain("bedrock", entries) == [True] * len(entries)
+    assert find_plain_entries("bedrock", entries) == [True] * len(entries)
     compressed = b"\x0a\0\0\x06\1\0d" + struct.pack("<d", 1.5e-7) + b"\5\1\0f" + struct.pack("<f", 0.1) + b"\0"
-    assert plain("bedrock", [(b"portals", compressed), (b"portals", b"")]) == [True, False]
+    assert find_plain_entries("bedrock", [(b"portals", compressed), (b"portals", b"")]) == [True, False]
     double = b"\x06\0\0" + struct.pack("<d", 1.5)  # and nothing around it, which says in whose text it is
-    assert plain("bedrock", [(b"portals", double), *entries, (b"portals", double)]) == [True] * (len(entries) + 2)
+    assert find_plain_entries("bedrock", [(b"portals", double), *entries, (b"portals", double)]) == [True] * (
+        len(entries) + 2
+    )
 
 
 @pytest.mark.parametrize("depth", [150, 151, 2000])
 def test_tags_in_tags_are_plain_down_to_the_depth_that_python_reads(depth: int) -> None:
     lists = b"\x09\1\0\0\0" * depth + b"\1\0\0\0\0"
-    assert plain("bedrock", [(b"portals", b"\x09\0\0" + lists)]) == [depth <= 150]
+    assert find_plain_entries("bedrock", [(b"portals", b"\x09\0\0" + lists)]) == [depth <= 150]
 
 
 def test_a_compound_of_very_many_names_is_left_to_python() -> None:
     names = b"".join(b"\1" + struct.pack("<H", 2) + struct.pack("<H", number) + b"\0" for number in range(0x20, 0x7F))
     many = b"".join(b"\1\4\0%04d\0" % number for number in range(1100))
-    assert plain("bedrock", [(b"portals", b"\x0a\0\0" + names + b"\0"), (b"portals", b"\x0a\0\0" + many + b"\0")]) == [
+    assert find_plain_entries(
+        "bedrock", [(b"portals", b"\x0a\0\0" + names + b"\0"), (b"portals", b"\x0a\0\0" + many + b"\0")]
+    ) == [
         True,
         False,
     ]
@@ -356,9 +375,9 @@ CHAIN_KEYS = st.one_of(
 CHAIN = chains() | st.tuples(CHAIN_KEYS, PARTS | TREE.map(rlp))
 
 
-@given(st.lists(CHAIN | changed(CHAIN), max_size=6))
+@given(st.lists(CHAIN | draw_changed_entry(CHAIN), max_size=6))
 def test_chains_of_ethereum_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
-    plain("ethereum", entries)
+    find_plain_entries("ethereum", entries)
 
 
 def test_most_entries_of_a_chain_are_left_to_the_kernels() -> None:
@@ -380,14 +399,14 @@ def test_most_entries_of_a_chain_are_left_to_the_kernels() -> None:
         (b"O" + TXID + b"\1\2", b"node"),
         (TXID, b"node"),
     ]
-    assert plain("ethereum", entries) == [True] * len(entries)
+    assert find_plain_entries("ethereum", entries) == [True] * len(entries)
     other_entries = [
         (b"LastBlock", TXID),
         (b"b" + block, rlp([[b"\5" + rlp([])]])),
         (b"H" + TXID, bytes(9)),
         (b"?", b""),
     ]
-    assert plain("ethereum", other_entries) == [False] * len(other_entries)
+    assert find_plain_entries("ethereum", other_entries) == [False] * len(other_entries)
 
 
 @pytest.mark.parametrize("depth", [16, 17])
@@ -395,13 +414,13 @@ def test_lists_in_lists_are_plain_down_to_the_depth_that_python_reads(depth: int
     item: list[Any] = []
     for _ in range(depth - 1):
         item = [item]
-    assert plain("ethereum", [(b"j" + bytes(8) + TXID, rlp(item))]) == [depth == 16]
+    assert find_plain_entries("ethereum", [(b"j" + bytes(8) + TXID, rlp(item))]) == [depth == 16]
 
 
 def test_text_that_needs_more_room_than_most_is_plain() -> None:
     key = b"b" + bytes(8) + TXID
     entries = [(key, rlp([[[]] * 300, [[b"\1"] * 21] * 20])), (b"c" + TXID, b""), (key, rlp([[[]] * 3000]))]
-    assert plain("ethereum", entries) == [True] * 3
+    assert find_plain_entries("ethereum", entries) == [True] * 3
 
 
 STRINGS = st.one_of(
@@ -424,16 +443,16 @@ OTHER_ITEMS = st.sampled_from(
 )
 
 
-@given(st.lists(ITEMS | changed(ITEMS) | OTHER_ITEMS, max_size=6))
+@given(st.lists(ITEMS | draw_changed_entry(ITEMS) | OTHER_ITEMS, max_size=6))
 def test_items_of_local_storage_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
-    plain("local_storage", entries)
+    find_plain_entries("local_storage", entries)
 
 
 def test_most_items_of_local_storage_are_decoded_many_at_a_time() -> None:
     key = b"_https://a.example\0\1key"
     values = [b"\1plain", b"\1gr\xfc\xdfe", b"\0" + "\u0436\u8a9e".encode("utf-16-le"), b"\1", b"\0\0\xd8", b"\0x"]
     entries = [(key, value) for value in values]
-    assert plain("local_storage", [*entries, (b"META:x", b"")]) == [True] * 4 + [False] * 2 + [True]
+    assert find_plain_entries("local_storage", [*entries, (b"META:x", b"")]) == [True] * 4 + [False] * 2 + [True]
 
 
 def field_of(number: int, wire: int, value: bytes) -> bytes:
@@ -505,14 +524,14 @@ BLOCK_STORE = st.one_of(
 )
 
 
-@given(st.lists(BLOCK_STORE | changed(BLOCK_STORE), max_size=5))
+@given(st.lists(BLOCK_STORE | draw_changed_entry(BLOCK_STORE), max_size=5))
 def test_block_stores_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
-    plain("cometbft_blocks", entries)
+    find_plain_entries("cometbft_blocks", entries)
 
 
 def test_entries_of_a_block_store_are_left_to_the_kernels() -> None:
     rows = sawlog.read(test_cometbft.PLACE / "blockstore.db", view="live").to_pylist()
-    assert all(plain("cometbft_blocks", [(row["key"], row["value"]) for row in rows]))
+    assert all(find_plain_entries("cometbft_blocks", [(row["key"], row["value"]) for row in rows]))
 
 
 @pytest.mark.parametrize(
@@ -531,13 +550,15 @@ def test_entries_of_a_block_store_are_left_to_the_kernels() -> None:
     ],
 )
 def test_fields_of_messages_that_the_kernels_read(value: str, is_plain: bool) -> None:
-    assert plain("cometbft_blocks", [(b"blockStore", bytes.fromhex(value))]) == [is_plain]
+    assert find_plain_entries("cometbft_blocks", [(b"blockStore", bytes.fromhex(value))]) == [is_plain]
 
 
 def test_values_whose_text_is_much_longer_find_room() -> None:
     header = b"".join(field_of(number, 2, b"") for number in range(6, 15))
     meta = field_of(3, 2, header)
-    assert plain("cometbft_blocks", [(b"H:1", meta), (b"C:2", field_of(4, 2, b"\x08\1") * 2000), (b"H:3", meta)]) == [
+    assert find_plain_entries(
+        "cometbft_blocks", [(b"H:1", meta), (b"C:2", field_of(4, 2, b"\x08\1") * 2000), (b"H:3", meta)]
+    ) == [
         True,
         True,
         True,
@@ -622,7 +643,7 @@ def context_of(view: str, entries: Sequence[tuple[bytes, bytes]]) -> Any:
 @pytest.mark.parametrize("view", REAL_VIEWS)
 def test_entries_of_a_profile_are_what_python_says(view: str) -> None:
     entries = real_entries(view)
-    is_plain = plain(view, entries, context_of(view, entries))
+    is_plain = find_plain_entries(view, entries, context_of(view, entries))
     assert sum(is_plain) >= len(is_plain) / 4
 
 
@@ -630,8 +651,8 @@ def test_entries_of_a_profile_are_what_python_says(view: str) -> None:
 def test_changed_entries_of_a_profile_are_what_python_says(data: st.DataObject) -> None:
     view = data.draw(st.sampled_from(REAL_VIEWS))
     real = REAL.setdefault(view, real_entries(view))
-    entries = data.draw(st.lists(changed(st.sampled_from(real)), max_size=4))
-    plain(view, entries, context_of(view, real))
+    entries = data.draw(st.lists(draw_changed_entry(st.sampled_from(real)), max_size=4))
+    find_plain_entries(view, entries, context_of(view, real))
 
 
 REGISTERED = st.sampled_from(
@@ -651,7 +672,7 @@ REGISTERED = st.sampled_from(
     )
 )
 def test_registrations_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
-    plain("gcm_store", entries, False)
+    find_plain_entries("gcm_store", entries, False)
 
 
 def test_usual_registrations_are_left_to_the_kernels() -> None:
@@ -665,7 +686,7 @@ def test_usual_registrations_are_left_to_the_kernels() -> None:
         (b"reg1-app", b"=a:token"),
         (b"reg1-iid-a,b", b"a:token"),
     ]
-    assert plain("gcm_store", entries, False) == [True] * 6 + [False] * 2
+    assert find_plain_entries("gcm_store", entries, False) == [True] * 6 + [False] * 2
 
 
 FILE_IDS = st.integers(0, 6) | st.sampled_from([-1, 1 << 60, (1 << 63) - 1, -(1 << 63)])
@@ -684,12 +705,14 @@ FILES = st.one_of(
 )
 
 
-@given(st.lists(FILES | changed(FILES), max_size=8), st.sampled_from(["x/000/t/Paths", "File System/Origins"]))
+@given(
+    st.lists(FILES | draw_changed_entry(FILES), max_size=8), st.sampled_from(["x/000/t/Paths", "File System/Origins"])
+)
 def test_files_are_what_python_says(entries: list[tuple[bytes, bytes]], path: str) -> None:
     decoder = find_application("file_system")
     assert decoder is not None
     names = [Entry(*entry, 1) for entry in entries if b"0" <= entry[0] < b":"]
-    plain("file_system", entries, decoder.make_context(Entries.of(names), Home(path, Storage(), 1)))
+    find_plain_entries("file_system", entries, decoder.make_context(Entries.of(names), Home(path, Storage(), 1)))
 
 
 @given(
@@ -731,7 +754,7 @@ def test_files_whose_paths_are_short_are_left_to_the_kernels(length: int) -> Non
     decoder = find_application("file_system")
     assert decoder is not None
     context = decoder.make_context(Entries.of(Entry(*entry, 1) for entry in entries[:-1]), HOME)
-    assert plain("file_system", entries, context) == [True, True, length <= 4091, False, False, True]
+    assert find_plain_entries("file_system", entries, context) == [True, True, length <= 4091, False, False, True]
 
 
 def session_key(form: str, size: int, tag: bytes, node: int, after: bytes = b"") -> bytes:
@@ -762,7 +785,7 @@ def session_key(form: str, size: int, tag: bytes, node: int, after: bytes = b"")
     )
 )
 def test_entities_of_sessions_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
-    plain("sync_data", entries)
+    find_plain_entries("sync_data", entries)
 
 
 def download(path: bytes) -> bytes:
@@ -776,7 +799,7 @@ def download(path: bytes) -> bytes:
 )
 def test_paths_of_downloads_are_what_python_says(payload_size: int, length: int, path: bytes) -> None:
     sizes = struct.pack("<II", payload_size, length)
-    plain(
+    find_plain_entries(
         "shared_proto",
         [(b"21_x", download(sizes + path)), (b"21_x", download(sizes + path + bytes(-len(path) % 4)))],
         "",
@@ -786,7 +809,9 @@ def test_paths_of_downloads_are_what_python_says(payload_size: int, length: int,
 def test_usual_paths_of_downloads_are_left_to_the_kernels() -> None:
     narrow = struct.pack("<II", 12, 6) + '/a/\xfc"'.encode() + bytes(2)
     wide = struct.pack("<II", 16, 5) + 'C:\\\xfc"'.encode("utf-16-le") + bytes(2)
-    assert plain("shared_proto", [(b"21_x", download(path)) for path in (narrow, wide, wide[:-3])], "") == [
+    assert find_plain_entries(
+        "shared_proto", [(b"21_x", download(path)) for path in (narrow, wide, wide[:-3])], ""
+    ) == [
         True,
         True,
         False,
@@ -796,12 +821,12 @@ def test_usual_paths_of_downloads_are_left_to_the_kernels() -> None:
 def test_data_of_workers_that_is_no_text_is_left_to_the_kernels() -> None:
     key = b"REG_USER_DATA:7\0push_sender_id"
     entries = [(key, b"12"), (key, b"\xff\0" * 40), (b"REG_USER_DATA:7\0new", b"")]
-    assert plain("service_worker", entries, context_of("service_worker", entries)) == [True, True, False]
+    assert find_plain_entries("service_worker", entries, context_of("service_worker", entries)) == [True, True, False]
 
 
 @given(DECLARED_ENTRIES)
 def test_messages_as_they_are_declared_are_what_python_says(entry: tuple[str, bytes, bytes]) -> None:
-    plain(entry[0], [entry[1:]], context_of(entry[0], [entry[1:]]))
+    find_plain_entries(entry[0], [entry[1:]], context_of(entry[0], [entry[1:]]))
 
 
 SETTING_TEXT = st.recursive(
@@ -823,8 +848,8 @@ SETTING_TEXT = st.recursive(
 )
 @pytest.mark.parametrize("context", [("local", "abc"), ("state", None), (None, None)])
 def test_settings_are_what_python_says(context: Any, entries: list[tuple[bytes, bytes]]) -> None:
-    plain("chrome_storage", entries, context)
-    plain("chrome_storage", [(key, value[:-1] + b"}") for key, value in entries], context)
+    find_plain_entries("chrome_storage", entries, context)
+    find_plain_entries("chrome_storage", [(key, value[:-1] + b"}") for key, value in entries], context)
 
 
 def test_settings_that_are_json_are_left_to_the_kernels() -> None:
@@ -835,7 +860,9 @@ def test_settings_that_are_json_are_left_to_the_kernels() -> None:
         b"[" * 63 + b"]" * 63,
         b"[" * 64 + b"]" * 64,
     ]
-    assert plain("chrome_storage", [(b"k", value) for value in values], ("local", "abc")) == [True] * 4 + [False]
+    assert find_plain_entries("chrome_storage", [(b"k", value) for value in values], ("local", "abc")) == [True] * 4 + [
+        False
+    ]
 
 
 def test_items_of_sessions_are_left_to_the_kernels() -> None:
@@ -847,7 +874,7 @@ def test_items_of_sessions_are_left_to_the_kernels() -> None:
     assert decoder is not None
     context = decoder.make_context(Entries.of(Entry(*entry, 1) for entry in tabs), HOME)
     assert context.rows["1"]["namespaces"] == ["0" * 35 + "a", "0" * 35 + "b"]
-    assert plain("session_storage", entries, context) == [True] * 3 + [False] * 4
+    assert find_plain_entries("session_storage", entries, context) == [True] * 3 + [False] * 4
 
 
 def idb_key(store: int, index: int, key: bytes) -> bytes:
@@ -961,9 +988,9 @@ NOTIFICATION_ENTRIES = st.builds(
 )
 
 
-@given(st.lists(NOTIFICATION_ENTRIES | changed(NOTIFICATION_ENTRIES), max_size=5))
+@given(st.lists(NOTIFICATION_ENTRIES | draw_changed_entry(NOTIFICATION_ENTRIES), max_size=5))
 def test_notifications_with_values_of_scripts_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
-    plain("notifications", entries)
+    find_plain_entries("notifications", entries)
 
 
 def test_usual_values_of_notifications_are_left_to_the_kernels() -> None:
@@ -976,32 +1003,38 @@ def test_usual_values_of_notifications_are_left_to_the_kernels() -> None:
         head + b"?",
         b"",
     ]
-    assert plain("notifications", [notification(script) for script in scripts]) == [True, True, True, False, False]
+    assert find_plain_entries("notifications", [notification(script) for script in scripts]) == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("depth", [60, 64, 65])
 def test_values_in_values_of_a_notification_are_plain_down_to_a_depth(depth: int) -> None:
     value = b"\xff\x0f" + b"A\1" * depth + b"T" + b"$\0\1" * depth
-    assert plain("notifications", [notification(value)]) == [depth <= 64]
+    assert find_plain_entries("notifications", [notification(value)]) == [depth <= 64]
 
 
 def test_values_of_a_notification_that_need_much_room_find_it() -> None:
     lists = b"\xff\x0fA\xc8\x01" + b"_" * 200 + b"$\0\xc8\x01"
     entries = [notification(lists), notification(b"\xff\x0f" + v8_text("\1" * 4000, b'"')), notification(lists)]
-    assert plain("notifications", entries)[1]
+    assert find_plain_entries("notifications", entries)[1]
 
 
 def test_the_last_of_fields_with_one_name_is_left_to_the_kernels() -> None:
     key = b"REG_USER_DATA:7\0bgfetch_active_request_x"
     first, last = field_of(5, 0, b"\1"), field_of(6, 0, b"\2")
     entries = [(key, last), (key, first), (key, first + last)]
-    assert plain("service_worker", entries, context_of("service_worker", entries)) == [True, False, False]
+    assert find_plain_entries("service_worker", entries, context_of("service_worker", entries)) == [True, False, False]
 
 
-@given(st.lists(IDB_ENTRIES | changed(IDB_ENTRIES), max_size=6))
+@given(st.lists(IDB_ENTRIES | draw_changed_entry(IDB_ENTRIES), max_size=6))
 def test_entries_of_indexed_db_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
     names = Names(HOME, {1: ("https_a_0@1", "notes")}, {(1, 2): "n\xf6tes"}, {KeyPrefix(1, 2, 30): "by title"})
-    plain("indexed_db", entries, names)
+    find_plain_entries("indexed_db", entries, names)
 
 
 def test_what_most_entries_of_indexed_db_are_is_left_to_the_kernels() -> None:
@@ -1015,7 +1048,7 @@ def test_what_most_entries_of_indexed_db_are_is_left_to_the_kernels() -> None:
     assert 0 < len(name_entries) < len(all_entries) // 2
     context = decoder.make_context(Entries.of(all_entries), HOME)
     assert decoder.make_context(Entries.of(name_entries), HOME) == context
-    are_plain = plain("indexed_db", [(entry.key, entry.value or b"") for entry in all_entries], context)
+    are_plain = find_plain_entries("indexed_db", [(entry.key, entry.value or b"") for entry in all_entries], context)
     assert not any(is_plain and is_name for is_plain, is_name in zip(are_plain, are_names, strict=True))
     assert sum(are_plain) == 139  # of 190: it has a value of each kind that there is
 
@@ -1025,16 +1058,16 @@ def test_values_in_values_are_plain_down_to_a_depth(depth: int) -> None:
     value = b"\0\xff\x0f" + b"A\1" * depth + b"T" + b"$\0\1" * depth
     keys = b"\4\1" * depth + b"\0"
     entries = [(idb_key(2, 1, b"\0"), value), (idb_key(2, 2, keys), b"\1")]
-    assert plain("indexed_db", entries, Names(HOME)) == [depth <= 64] * 2
+    assert find_plain_entries("indexed_db", entries, Names(HOME)) == [depth <= 64] * 2
 
 
 def test_text_that_needs_more_room_than_there_is_is_left_to_python() -> None:
     head, key = b"\0\xff\x0f", idb_key(2, 1, b"\0")
     values = [b"A\x20" + b"_" * 32 + b"$\0\x20", v8_text("\1" * 90, b'"'), b"A\x87\x68" + b"_" * 13319 + b"$\0\x87\x68"]
     entries = [(key, head + value) for value in (*values, *[b"T"] * 4)]
-    assert plain("indexed_db", entries, Names(HOME)) == [True, True, False, True, True, True, True]
+    assert find_plain_entries("indexed_db", entries, Names(HOME)) == [True, True, False, True, True, True, True]
     many = b"".join(b"U" + encode_varint(number) + b"0" for number in range(1025))
-    assert plain("indexed_db", [(key, head + b"o" + many + b"{\x81\x08")], Names(HOME)) == [False]
+    assert find_plain_entries("indexed_db", [(key, head + b"o" + many + b"{\x81\x08")], Names(HOME)) == [False]
 
 
 @pytest.mark.parametrize("step", [1, 3, 40])
@@ -1050,8 +1083,11 @@ def test_rows_are_put_in_their_places(step: int) -> None:
 
 def test_values_that_are_too_many_bytes_are_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.leveldb.applications.protobuf_rows.MAX_BYTES", 4)
-    assert plain("site_characteristics", [(b"database_metadata", b"1")]) == [True]
-    assert plain("site_characteristics", [(b"database_metadata", b"1"), (b"0" * 32, b"\x08\x01")] * 2) == [False] * 4
+    assert find_plain_entries("site_characteristics", [(b"database_metadata", b"1")]) == [True]
+    assert (
+        find_plain_entries("site_characteristics", [(b"database_metadata", b"1"), (b"0" * 32, b"\x08\x01")] * 2)
+        == [False] * 4
+    )
 
 
 def test_states_and_versions_of_data_types_are_what_python_says() -> None:
@@ -1070,5 +1106,5 @@ def test_states_and_versions_of_data_types_are_what_python_says() -> None:
         b"preferences-GlobalMetadata\xff": (b"", False),
     }
     expected = [is_plain for _, is_plain in entries.values()]
-    assert plain("sync_data", [(key, value) for key, (value, _) in entries.items()]) == expected
-    assert not any(plain("sync_data", [(key, value + b"\x08") for key, (value, _) in entries.items()]))
+    assert find_plain_entries("sync_data", [(key, value) for key, (value, _) in entries.items()]) == expected
+    assert not any(find_plain_entries("sync_data", [(key, value + b"\x08") for key, (value, _) in entries.items()]))

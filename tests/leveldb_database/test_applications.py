@@ -96,7 +96,7 @@ def test_chrome_storage_is_what_the_extension_has_stored(area: str) -> None:
     assert {(row["operation"], row["value"]) for row in deleted_rows} == {("delete", None), ("put", '"deleted"')}
 
 
-def records(store: str, **options: Any) -> list[dict[str, Any]]:
+def read_records(store: str, **options: Any) -> list[dict[str, Any]]:
     rows = read_view("indexed_db", **options)
     return [row for row in rows if row["kind"] == "record" and row["object_store"] == store]
 
@@ -118,25 +118,25 @@ def _with_negative_zeros(value: Any) -> Any:
 
 
 @cache
-def plain() -> dict[str, dict[str, Any]]:
-    return {json.loads(row["key"]): row for row in records("plain")}
+def read_plain_records() -> dict[str, dict[str, Any]]:
+    return {json.loads(row["key"]): row for row in read_records("plain")}
 
 
 @pytest.mark.parametrize("name", read_application_truth()["indexed_db"]["plain"])
 def test_values_are_what_the_browser_reads(name: str) -> None:
-    row = plain()[name]
+    row = read_plain_records()[name]
     assert row["reason"] is None
     assert equal(row["value"], read_application_truth()["indexed_db"]["plain"][name]), row["value"]
 
 
 def test_keys_paths_and_indexes_are_decoded() -> None:
     truth = read_application_truth()["indexed_db"]
-    records_read = [repr([json.loads(row["key"]), json.loads(row["value"])]) for row in records("keys")]
+    records_read = [repr([json.loads(row["key"]), json.loads(row["value"])]) for row in read_records("keys")]
     pairs = zip(truth["keys"], truth["key_values"], strict=True)
     assert sorted(records_read) == sorted(repr([key, value]) for key, value in pairs)
-    people = {json.loads(row["key"]): json.loads(row["value"]) for row in records("people")}
+    people = {json.loads(row["key"]): json.loads(row["value"]) for row in read_records("people")}
     assert [people[person["id"]] | {"id": person["id"]} for person in truth["people"]] == truth["people"]
-    assert [json.loads(row["key"]) for row in records("nested")] == [[1, "x"]]
+    assert [json.loads(row["key"]) for row in read_records("nested")] == [[1, "x"]]
     all_rows = read_view("indexed_db")
     entries = [(row["index"], row["key"], row["value"]) for row in all_rows if row["kind"] == "index_entry"]
     assert {("by tags", '"code"', "2"), ("by both", '["Grace",1906]', "2")} < set(entries)
@@ -155,7 +155,7 @@ def test_keys_paths_and_indexes_are_decoded() -> None:
 def test_older_records_deleted_ones_and_a_deleted_database_are_in_the_history() -> None:
     rows = [
         (json.loads(row["key"]), row["value"], row["operation"], row["live"])
-        for row in records("changes", history=True)
+        for row in read_records("changes", history=True)
     ]
     assert rows == [
         ("a", None, "delete", False),
@@ -166,12 +166,12 @@ def test_older_records_deleted_ones_and_a_deleted_database_are_in_the_history() 
         ("c", None, "delete", False),
         ("c", "[1]", "put", False),
     ]
-    (row,) = (row for row in records("gone", history=True) if row["operation"] == "put")
+    (row,) = (row for row in read_records("gone", history=True) if row["operation"] == "put")
     assert (row["database"], row["value"], row["live"]) == ("größe", '"kept in the files"', False)
 
 
 def test_values_in_blobs_and_objects_of_the_browser() -> None:
-    rows = {json.loads(row["key"]): row for row in records("blobs")}
+    rows = {json.loads(row["key"]): row for row in read_records("blobs")}
     assert sorted(rows) == sorted(read_application_truth()["indexed_db"]["blobs"]["names"])
     state, noise = 1, []
     for _ in range(66000):

@@ -103,7 +103,7 @@ RECORD_HEADER = 32
 FILE_HEADER = 30
 
 
-def records(data: bytes) -> list[tuple[int, int, int]]:
+def list_records(data: bytes) -> list[tuple[int, int, int]]:
     """Where the records of a blob file begin, the bytes of their keys, and of their values."""
     record_list, offset = [], FILE_HEADER
     while offset + RECORD_HEADER < len(data) - RECORD_HEADER:
@@ -119,7 +119,7 @@ def test_a_value_that_does_not_expand_costs_itself_only(codec: str, tmp_path: Pa
     state = database(tmp_path / "db", codec)
     blob = max((tmp_path / "db").glob("*.blob"))
     data = blob.read_bytes()
-    record_list = records(data)
+    record_list = list_records(data)
     assert len(record_list) > 20
     for start, key_size, size in (record_list[0], record_list[len(record_list) // 2], record_list[-1]):
         place = start + RECORD_HEADER

@@ -40,7 +40,7 @@ PLACES = {
 
 
 @cache
-def truth() -> dict[str, Any]:
+def read_truth() -> dict[str, Any]:
     document: dict[str, Any] = json.loads((PROFILE / "truth.json").read_text())
     return document
 
@@ -61,7 +61,7 @@ def read_place(view: str, place: str = "") -> list[dict[str, Any]]:
 def test_sites_are_what_the_browser_shows_of_them() -> None:
     sites = {row["host_md5"]: row for row in read_place("site_characteristics") if row["kind"] == "site"}
     compared = 0
-    for site in truth()["sites"]:
+    for site in read_truth()["sites"]:
         host = site["origin"].partition("//")[2].partition(":")[0]
         if site["isDirty"]:  # not written yet
             continue
@@ -79,7 +79,7 @@ def test_push_messages_are_what_the_browser_shows_of_them() -> None:
     kinds: dict[str, list[dict[str, Any]]] = {}
     for row in read_place("gcm_store"):
         kinds.setdefault(row["kind"], []).append(row)
-    push, extension = truth()["push"], truth()["extension"]
+    push, extension = read_truth()["push"], read_truth()["extension"]
     (device,), (checked_in,), (message,) = (kinds[kind] for kind in ("device_id", "last_checkin", "outgoing_message"))
     assert f"Android Id\t{int(device['value']):#x}\n" in push
     assert checked_in["time"].strftime("%A, %B %-d, %Y at %-I:%M:%S\u202f%p") in push
@@ -91,7 +91,7 @@ def test_push_messages_are_what_the_browser_shows_of_them() -> None:
     assert (value["id"], value["ttl"]) == ("m1", 3600)
     assert 0 < (message["time"] - checked_in["time"]).total_seconds() + 1 < 60
     (token,) = kinds["token"]
-    assert truth()["subscription"]["endpoint"].endswith(token["value"])
+    assert read_truth()["subscription"]["endpoint"].endswith(token["value"])
     assert {row["name"]: row["value"] for row in kinds["setting"]} == {
         "gcm_hostname": "push.example",
         "checkin_interval": "172800",
@@ -105,7 +105,7 @@ def test_keys_of_push_messages_are_those_that_the_page_was_given() -> None:
     (token,) = (row for row in read_place("gcm_store") if row["kind"] == "token")
     assert (row["kind"], row["app"], row["sender"]) == ("encryption_keys", token["app"], token["sender"])
     secret = json.loads(row["value"])["auth_secret"]["$bytes"]
-    assert secret.translate(str.maketrans("+/", "-_")).rstrip("=") == truth()["subscription"]["keys"]["auth"]
+    assert secret.translate(str.maketrans("+/", "-_")).rstrip("=") == read_truth()["subscription"]["keys"]["auth"]
 
 
 def test_a_download_is_in_the_shared_database_while_it_goes_on() -> None:
@@ -210,7 +210,7 @@ def test_entities_are_what_the_browser_shows_of_them() -> None:
     values = {(row["kind"], row["data_type"], row["key"]): simplify(json.loads(row["value"])) for row in entries}
     keys = {values[kind, name, key]["client_tag_hash"]: (name, key) for kind, name, key in values if kind == "metadata"}
     compared, different = set(), set()
-    for node in truth()["nodes"]:
+    for node in read_truth()["nodes"]:
         if (key := keys.get(node["metadata"]["client_tag_hash"])) is None:
             assert node["type"] in ("Bookmarks", "Encryption Keys"), node  # in files of their own
             continue
@@ -230,7 +230,7 @@ def test_entities_are_what_the_browser_shows_of_them() -> None:
 
 def test_times_of_entities_are_those_in_them() -> None:
     reading = {row["key"]: row["time"] for row in read_place("sync_data") if row["data_type"] == "reading_list"}
-    for entry in truth()["extension"]["reading"]:
+    for entry in read_truth()["extension"]["reading"]:
         assert int(reading[entry["url"]].timestamp() * 1000) == entry["lastUpdateTime"]
     groups = [row["time"] for row in read_place("sync_data") if row["data_type"] == "saved_tab_group" and row["time"]]
     assert max(groups) - min(groups) < timedelta(seconds=10)

@@ -40,7 +40,7 @@ PLACES = {
 
 
 @cache
-def truth() -> dict[str, Any]:
+def read_truth() -> dict[str, Any]:
     document: dict[str, Any] = json.loads((PROFILE / "truth.json").read_text())
     return document
 
@@ -53,7 +53,7 @@ def read_place(view: str, *, history: bool = False) -> list[dict[str, Any]]:
 
 def test_files_are_what_the_page_lists() -> None:
     files = {row["path"]: row for row in read_place("file_system") if row["kind"] in ("file", "directory")}
-    listed = truth()["files"]["temporary"]
+    listed = read_truth()["files"]["temporary"]
     assert files.keys() == {entry["path"] for entry in listed}
     for entry in listed:
         row = files[entry["path"]]
@@ -65,7 +65,7 @@ def test_files_are_what_the_page_lists() -> None:
             assert row["time"] is None  # that of the data counts
     data = FILES / "000" / "t" / files["/größe 😀/b:c.txt"]["data_path"]
     assert data.read_text() == "content of größe 😀/b:c.txt"
-    (private,) = truth()["files"]["private"].items()
+    (private,) = read_truth()["files"]["private"].items()
     assert {f"/{private[0]}/{name}" for name in private[1]} < files.keys()
 
 
@@ -228,19 +228,19 @@ def test_workers_are_what_the_browser_says_of_them() -> None:
     entries = read_place("service_worker")
     assert not [row for row in entries if row["reason"]]
     rows_by_id = {str(row["registration_id"]): row for row in entries if row["kind"] == "registration"}
-    registrations = truth()["registrations"]
+    registrations = read_truth()["registrations"]
     assert rows_by_id.keys() == {
         number for number, registration in registrations.items() if not registration["isDeleted"]
     }
     for number, row in rows_by_id.items():
-        version = truth()["versions"][str(row["version_id"])]
+        version = read_truth()["versions"][str(row["version_id"])]
         assert (version["registrationId"], version["status"]) == (number, "activated")
         assert (row["scope"], row["url"]) == (registrations[number]["scopeURL"], version["scriptURL"])
         assert row["script_time"].timestamp() == version["scriptResponseTime"]
         assert row["time"] >= row["script_time"]
         assert row["storage_key"] == "http://127.0.0.1:8125/"
     first, second = (json.loads(rows_by_id[number]["value"]) for number in "01")
-    preload = truth()["worker"]["preload"]
+    preload = read_truth()["worker"]["preload"]
     assert first["navigation_preload_state"] == {"enabled": preload["enabled"], "header": preload["headerValue"]}
     assert [(worker["is_active"], worker["has_fetch_handler"]) for worker in (first, second)] == [
         (True, True),
@@ -251,7 +251,7 @@ def test_workers_are_what_the_browser_says_of_them() -> None:
         ("MODULE", "NONE"),
     ]
     (rule,) = first["router_rules"]["v1"]
-    (expected_rule,) = json.loads(truth()["versions"]["0"]["routerRules"])
+    (expected_rule,) = json.loads(read_truth()["versions"]["0"]["routerRules"])
     pattern = rule["condition"][0]["url_pattern"]
     for part, shown_part in expected_rule["condition"]["urlPattern"].items():
         stored = [part_value.get("fixed", part_value.get("full_wildcard", {})) for part_value in pattern[part]]
@@ -275,7 +275,7 @@ def test_scripts_of_workers_have_the_size_and_the_hash_of_what_was_served() -> N
 
 
 def test_what_services_keep_for_a_worker_is_what_the_page_says() -> None:
-    worker = truth()["worker"]
+    worker = read_truth()["worker"]
     data = {
         re.sub("_[0-9a-f-]{36}.*", "", row["name"]): row
         for row in read_place("service_worker")
@@ -308,7 +308,7 @@ def test_an_unregistered_worker_is_in_the_history() -> None:
         if row["registration_id"] == 2 and row["kind"] == "registration"
     ]
     assert [row["operation"] for row in past][:2] == ["delete", "put"]
-    assert past[1]["scope"] == truth()["registrations"]["2"]["scopeURL"]
+    assert past[1]["scope"] == read_truth()["registrations"]["2"]["scopeURL"]
     (script,) = (
         row
         for row in read_place("service_worker", history=True)
@@ -355,7 +355,7 @@ def test_entries_of_service_workers(key: bytes, value: bytes, columns: dict[str,
 def test_notifications_are_what_the_page_has_shown() -> None:
     entries = {row["title"]: row for row in read_place("notifications")}
     assert not [row for row in entries.values() if row["reason"]]
-    notifications = {notification["title"]: notification for notification in truth()["notifications"]}
+    notifications = {notification["title"]: notification for notification in read_truth()["notifications"]}
     assert entries.keys() == notifications.keys()
     names = {"requireInteraction": "require_interaction", "vibrate": "vibration_pattern"}
     directions = {"LEFT_TO_RIGHT": "ltr", "RIGHT_TO_LEFT": "rtl", "AUTO": "auto"}

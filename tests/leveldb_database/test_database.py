@@ -71,7 +71,7 @@ def rocksdb(path: Path) -> dict[bytes, bytes]:
     return state
 
 
-def state(path: Path, **options: object) -> list[tuple[bytes, bytes]]:
+def read_state(path: Path, **options: object) -> list[tuple[bytes, bytes]]:
     table = sawlog.read(path, view="live", **options)
     return list(zip(table.column("key").to_pylist(), table.column("value").to_pylist(), strict=True))
 
@@ -80,7 +80,7 @@ def state(path: Path, **options: object) -> list[tuple[bytes, bytes]]:
 def test_the_state_is_what_the_database_answers(tmp_path: Path, make: Callable[[Path], dict[bytes, bytes]]) -> None:
     path = tmp_path / "db"
     expected = make(path)
-    assert state(path) == sorted(expected.items())
+    assert read_state(path) == sorted(expected.items())
     dataset = sawlog.open(path, view="live")
     assert dataset.count_rows() == len(expected)
     for task_bytes in (1, 50_000):
@@ -142,10 +142,10 @@ def test_a_column_family_is_read_by_its_name(tmp_path: Path) -> None:
     database.write(batch)
     other_family.close()
     database.close()
-    assert state(path) == [(b"a", b"1")]
-    assert state(path, table="other") == [(b"a", b"2")]
+    assert read_state(path) == [(b"a", b"1")]
+    assert read_state(path, table="other") == [(b"a", b"2")]
     with pytest.raises(OptionError, match=r"no column family 'none'; there are: default, other"):
-        state(path, table="none")
+        read_state(path, table="none")
 
 
 def test_a_damaged_table_costs_its_block_alone(tmp_path: Path) -> None:
@@ -156,10 +156,10 @@ def test_a_damaged_table_costs_its_block_alone(tmp_path: Path) -> None:
     data[100] ^= 1
     Path(table.path).write_bytes(data)
     with pytest.raises(DamageError, match="checksum_mismatch"):
-        state(path)
+        read_state(path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rows = state(path, on_damage="skip")
+        rows = read_state(path, on_damage="skip")
     assert 0 < len(set(expected.items()) - set(rows)) < 500
     report = sawlog.verify(path, format="leveldb_database")
     assert report.rows == len(rows)
@@ -174,7 +174,7 @@ def test_a_database_without_one_of_its_tables_is_incomplete(tmp_path: Path) -> N
     leveldb(path)
     Path(sawlog.open(path, view="live").contents.version.tables[0].file.path).unlink()
     with pytest.raises(IncompleteError, match="missing_file"):
-        state(path)
+        read_state(path)
     report = sawlog.verify(path, format="leveldb_database")
     assert (report.verdict, report.incomplete, report.damaged) == ("incomplete", True, False)
 

@@ -34,7 +34,7 @@ def copied(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def expected(copied: Path) -> dict[bytes, bytes]:
+def read_expected(copied: Path) -> dict[bytes, bytes]:
     """What the engine answered."""
     return read_answers(GOLDEN / copied.joinpath("name").read_text() / "db.kv")
 
@@ -46,14 +46,14 @@ def named(copied: Path) -> str:
 
 def test_logs_are_found_next_to_the_copy(copied: Path) -> None:
     copied.joinpath("logs").rename(copied / "copies" / named(copied))
-    assert read_live_state(copied / "copies" / "db", "default") == expected(copied)
+    assert read_live_state(copied / "copies" / "db", "default") == read_expected(copied)
 
 
 def test_logs_are_found_in_the_copy(copied: Path) -> None:
     """They are no files that a read leaves out."""
     copied.joinpath("logs").rename(copied / "copies" / "db" / named(copied))
     database = sawlog.open(copied / "copies" / "db", format="leveldb_database")
-    assert read_live_state(copied / "copies" / "db", "default") == expected(copied)
+    assert read_live_state(copied / "copies" / "db", "default") == read_expected(copied)
     assert not any(file.path.endswith(".log") for file in database.skipped)
     report = database.report()
     assert not report.damaged
@@ -68,7 +68,7 @@ def test_logs_are_found_where_the_options_name_them(copied: Path, tmp_path: Path
     elsewhere = tmp_path / "disk" / name
     shutil.copytree(copied / "logs", elsewhere)
     options.write_text(options.read_text().replace(written, f"{written.partition('=')[0]}={elsewhere}"))
-    assert read_live_state(copied / "copies" / "db", "default") == expected(copied)
+    assert read_live_state(copied / "copies" / "db", "default") == read_expected(copied)
 
 
 def test_logs_that_are_not_found_are_missing(copied: Path) -> None:
@@ -87,7 +87,7 @@ def test_logs_that_are_not_found_are_missing(copied: Path) -> None:
 def test_logs_where_the_caller_says(copied: Path) -> None:
     database = copied / "copies" / "db"
     for logs_option in (copied / "logs", str(copied / "logs"), [str(copied / "logs")]):
-        assert read_live_state(database, "default", wal_dir=logs_option) == expected(copied)
+        assert read_live_state(database, "default", wal_dir=logs_option) == read_expected(copied)
     report = sawlog.verify(database, format="leveldb_database", wal_dir=copied / "logs")
     assert not report.damaged
     assert {Path(file.path).parent.name for file in report.files} == {"db", "logs"}
@@ -107,7 +107,7 @@ def test_a_checkpoint_has_logs_of_its_own(copied: Path) -> None:
         shutil.copy(log, database)
         copied.joinpath("copies", named(copied)).mkdir()
         copied.joinpath("copies", named(copied), "000099.log").write_bytes(log.read_bytes())
-    assert read_live_state(database, "default") == expected(copied)
+    assert read_live_state(database, "default") == read_expected(copied)
     assert {Path(file.path).parent.name for file in sawlog.verify(database, format="leveldb_database").files} == {"db"}
 
 

@@ -24,7 +24,7 @@ def read_chain(engine: str) -> list[dict[str, Any]]:
     return sawlog.read(PLACES[engine] / "chaindata", view="ethereum").to_pylist()
 
 
-def truth(engine: str) -> list[dict[str, Any]]:
+def read_truth(engine: str) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = json.loads((PLACES[engine] / "truth.json").read_text())
     return blocks
 
@@ -42,7 +42,7 @@ def test_blocks_are_what_the_node_shows_of_them(engine: str) -> None:
     entries = read_chain(engine)
     assert not [row for row in entries if row["reason"]]
     rows_by_key = {(row["kind"], row["hash"]): row for row in entries if row["hash"]}
-    for number, block in enumerate(truth(engine)):
+    for number, block in enumerate(read_truth(engine)):
         header, body, receipts = (rows_by_key[kind, block["hash"]] for kind in ("header", "body", "receipts"))
         assert header["number"] == body["number"] == receipts["number"] == number
         header_fields = {name: field for name, field in block["header"].items() if name != "hash" and field is not None}
@@ -62,14 +62,14 @@ def test_blocks_are_what_the_node_shows_of_them(engine: str) -> None:
             assert (ours["status"], ours["cumulativeGasUsed"]) == (theirs["status"], theirs["cumulativeGasUsed"])
         assert rows_by_key["header_number", block["hash"]]["number"] == number
     canonical = {row["number"]: row["hash"] for row in entries if row["kind"] == "canonical_hash"}
-    assert canonical == {number: block["hash"] for number, block in enumerate(truth(engine))}
+    assert canonical == {number: block["hash"] for number, block in enumerate(read_truth(engine))}
 
 
 @pytest.mark.parametrize("engine", PLACES)
 def test_settings_and_state_are_decoded(engine: str) -> None:
     entries = read_chain(engine)
     settings = {row["name"]: row for row in entries if row["kind"] == "setting"}
-    assert settings["LastBlock"]["hash"] == settings["LastHeader"]["hash"] == truth(engine)[-1]["hash"]
+    assert settings["LastBlock"]["hash"] == settings["LastHeader"]["hash"] == read_truth(engine)[-1]["hash"]
     assert settings["DatabaseVersion"]["value"] == '"0x9"'
     assert settings["TransactionIndexTail"]["number"] == 0
     (config,) = (json.loads(row["value"]) for row in entries if row["kind"] == "chain_config")

@@ -82,7 +82,7 @@ def skipped(path: Path) -> State:
     report = sawlog.verify(path)
     assert report.incomplete
     assert all(file.account.total == file.size for file in report.files)
-    for name in data_files(path):
+    for name in list_data_names(path):
         assert str(path / name) in {file.path for file in (*report.files, *report.skipped)}
     with pytest.warns(sawlog.DamageWarning, match="what is there is read from"):
         return read_live(path, on_damage="skip")
@@ -92,9 +92,9 @@ def believed(state: State) -> State:
     return {key: value for key, value in state.items() if key not in ONLY_THE_MANIFEST_SAYS}
 
 
-def data_files(path: Path) -> list[str]:
+def list_data_names(path: Path) -> list[str]:
     ignored_names = ("LOG", "LOCK", "IDENTITY", "OPTIONS", "marker.format")
-    return sorted(path.name for path in path.iterdir() if path.is_file() and not path.name.startswith(ignored_names))
+    return sorted(file.name for file in path.iterdir() if file.is_file() and not file.name.startswith(ignored_names))
 
 
 def manifest(path: Path) -> Path:
@@ -172,7 +172,7 @@ def test_a_manifest_that_is_damaged_or_gone(make: Callable[[Path], State], tmp_p
 @ENGINES
 def test_without_any_file(make: Callable[[Path], State], tmp_path: Path) -> None:
     state = make(tmp_path / "db")
-    for name in data_files(tmp_path / "db"):
+    for name in list_data_names(tmp_path / "db"):
         shutil.copytree(tmp_path / "db", tmp_path / "less")
         (tmp_path / "less" / name).unlink()
         report = sawlog.verify(tmp_path / "less", format="leveldb_database")

@@ -9,7 +9,7 @@ from pathlib import Path
 from sawlog.testing import Exemption, Laws, Sample, Span, check
 
 from .mutators import MUTATORS
-from .support import blob_files, family_files, files, rocksdb_files, sample
+from .support import blob_files, family_files, make_small_database, rocksdb_files, sample
 
 PEBBLE = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
 
@@ -70,9 +70,9 @@ class TestLaws(Laws):
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:
-        (log,) = (name for name in files() if name.endswith(".log"))
+        (log,) = (name for name in make_small_database() if name.endswith(".log"))
         body = Span(0, 0, log)
-        local = files(b"_http://a\0\1", b"\1")
+        local = make_small_database(b"_http://a\0\1", b"\1")
         of_default = [min(name for name in family_files() if name.endswith(kind)) for kind in (".sst", ".blob")]
         of_default.append(of_default[0].removesuffix(".sst"))  # so it is called where it is missing
         families = {"advisory": ADVISORY, "effort": 0.2, "earlier": [family_files(30)], "beside": of_default}
@@ -82,13 +82,32 @@ class TestLaws(Laws):
             for view in ("live", "all")
         ]
         return [
-            sample("live", files(), "live", body=body, earlier=[files(b"", b"longer")]),
-            sample("all", files(), "all", body=body, effort=0.5, earlier=[files(b"", b"longer")]),
+            sample("live", make_small_database(), "live", body=body, earlier=[make_small_database(b"", b"longer")]),
+            sample(
+                "all",
+                make_small_database(),
+                "all",
+                body=body,
+                effort=0.5,
+                earlier=[make_small_database(b"", b"longer")],
+            ),
             *of_rocksdb,
             sample("blobs", blob_files(), "rows", advisory=ADVISORY, effort=0.5, earlier=[blob_files(30)]),
             sample("families", family_files(), "rows", options={"table": "others"}, **families),
-            sample("local_storage", local, "local_storage", effort=0.5, earlier=[files(b"_http://b\0\1", b"\1")]),
-            sample("history", files(b"map-0-", b"\0"), "session_storage", options={"history": True}, effort=0.2),
+            sample(
+                "local_storage",
+                local,
+                "local_storage",
+                effort=0.5,
+                earlier=[make_small_database(b"_http://b\0\1", b"\1")],
+            ),
+            sample(
+                "history",
+                make_small_database(b"map-0-", b"\0"),
+                "session_storage",
+                options={"history": True},
+                effort=0.2,
+            ),
             sample("pebble", pebble_files(), "rows", **pebble),
         ]
 

@@ -123,7 +123,7 @@ def test_a_part_of_a_table_in_an_order_that_nobody_knows_is_unsupported(tmp_path
     assert any(file.unsupported for file in report.files)
 
 
-def changed(directory: Path, offset: int, value: int) -> Path:
+def change_footer(directory: Path, offset: int, value: int) -> Path:
     """A copy of a database with a blob file of whose footer a byte is another, under a checksum that matches."""
     shutil.copytree(GOLDEN / BLOBS / "db", directory / "db")
     path = directory / "db" / "000011.blob"
@@ -140,7 +140,7 @@ CASES = [(21, 3, "version 3 of a blob"), (20, 5, "checksum type 5 of a blob")]
 
 @pytest.mark.parametrize(("offset", "value", "message"), CASES)
 def test_a_blob_file_of_a_newer_version_is_unsupported(tmp_path: Path, offset: int, value: int, message: str) -> None:
-    database = changed(tmp_path, offset, value)
+    database = change_footer(tmp_path, offset, value)
     with pytest.raises(UnsupportedError, match=message):
         read_pebble_live(database)
     with pytest.warns(DamageWarning, match="does not support"):

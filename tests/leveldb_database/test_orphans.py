@@ -27,7 +27,7 @@ def database(tmp_path: Path) -> Path:
     path = tmp_path / "db"
     fill(path, range(20), b"old")
     fill(path, range(10), b"new")  # opening writes the log before into a table
-    before = {path.name: path.read_bytes() for path in path.iterdir() if path.suffix in (".ldb", ".log")}
+    before = {file.name: file.read_bytes() for file in path.iterdir() if file.suffix in (".ldb", ".log")}
     with plyvel.DB(str(path)) as database:
         database.delete(b"0000")
         database.compact_range(start=b"0", stop=b"9")

@@ -44,7 +44,7 @@ def leveldb(path: Path) -> None:
             db.delete(b"k%06d" % number)
 
 
-def answers(path: Path) -> list[Row]:
+def read_state(path: Path) -> list[Row]:
     with plyvel.DB(str(path)) as db:
         return list(db)
 
@@ -88,8 +88,8 @@ def test_leveldb_opens_what_is_repaired(change: Callable[[Path], None], tmp_path
     leveldb(source)
     change(source)
     report = sawlog.repair(source, target)
-    assert answers(target) == read_pairs(source)
-    assert report.rows == len(answers(target))
+    assert read_state(target) == read_pairs(source)
+    assert report.rows == len(read_state(target))
     if change is not log_cut:  # the cut may be at the end of a write
         assert (report.verdict is Verdict.CLEAN) == (change is untouched)
 
@@ -102,7 +102,7 @@ def test_repairdb_has_no_more_keys(change: Callable[[Path], None], tmp_path: Pat
     change(source)
     sawlog.repair(source, target)
     plyvel.repair_db(str(source), paranoid_checks=True)
-    assert {key for key, _ in answers(source)} <= {key for key, _ in answers(target)}
+    assert {key for key, _ in read_state(source)} <= {key for key, _ in read_state(target)}
 
 
 def test_a_repaired_database_is_repaired_into_itself(tmp_path: Path) -> None:
@@ -304,8 +304,8 @@ def test_exit_codes(
     change(source)
     assert main(["repair", str(source), str(target)]) == code
     assert f"{outcome}; written to {target}" in capsys.readouterr().out
-    assert answers(target) == read_pairs(source)
-    assert (len(answers(target)) > 0) == (code != 1)
+    assert read_state(target) == read_pairs(source)
+    assert (len(read_state(target)) > 0) == (code != 1)
 
 
 def test_exit_code_with_open_transactions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -335,8 +335,8 @@ def test_a_table_without_its_end_does_not_say_whose_database_it_is(
     leveldb(source)
     change(source)
     sawlog.repair(source, target)
-    assert answers(target) == read_pairs(source)
-    assert len(answers(target)) > 1000
+    assert read_state(target) == read_pairs(source)
+    assert len(read_state(target)) > 1000
 
 
 def test_blocks_with_other_checksums_are_read_without_them_and_without_a_manifest(tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ def test_blocks_with_other_checksums_are_read_without_them_and_without_a_manifes
     assert len(read_pairs(source)) < 2000
     assert len(read_pairs(source, verify_checksums=False)) == 2000
     sawlog.repair(source, tmp_path / "target", verify_checksums=False)
-    assert len(answers(tmp_path / "target")) == 2000
+    assert len(read_state(tmp_path / "target")) == 2000
 
 
 @pytest.mark.parametrize(("suffix", "place"), [("", 0), (".sst", 20), (".sst", -60), (".blob", 57), (".blob", -60)])

@@ -19,7 +19,7 @@ from tests.bytes import mask_crc
 from tests.leveldb_table.mutators import places
 
 from .mutators import with_ranges
-from .support import files as leveldb_files
+from .support import make_small_database as leveldb_files
 from .support import rocksdb_files
 from .support import sample as sample_of
 

@@ -23,7 +23,7 @@ STRIPPED = DRAWN / "rocksdb-11.8.1-udt-not-persisted" / "db"
 CASES = ["udt-ranges", "udt-not-persisted", "udt-enabled-later", "udt-disabled-later"]
 
 
-def answers() -> list[tuple[bytes, int, bytes]]:
+def list_answers() -> list[tuple[bytes, int, bytes]]:
     """What RocksDB answered, key by key."""
     state = {}
     for turn in range(3):
@@ -38,9 +38,9 @@ def answers() -> list[tuple[bytes, int, bytes]]:
 
 def test_the_newest_version_of_each_key() -> None:
     rows = sawlog.read(DATABASE, format="leveldb_database", view="live").to_pylist()
-    assert [(row["key"], row["timestamp"], row["value"]) for row in rows] == answers()
+    assert [(row["key"], row["timestamp"], row["value"]) for row in rows] == list_answers()
     table = sawlog.read(DATABASE, format="leveldb_database", columns=["timestamp"], filters=[("key", ">=", b"key150")])
-    assert table["timestamp"].to_pylist() == [stamp for key, stamp, _ in answers() if key >= b"key150"]
+    assert table["timestamp"].to_pylist() == [stamp for key, stamp, _ in list_answers() if key >= b"key150"]
 
 
 def test_every_version_is_read() -> None:

@@ -154,7 +154,7 @@ def scan(data: bytes, task_bytes: int | None = None, name: str = "000007.log", *
     return reading
 
 
-def agrees(data: bytes) -> LogReading:
+def read_in_agreement(data: bytes) -> LogReading:
     """Rows and drops are those of the model of LevelDB's reader; the accounts are exact."""
     reading, model = scan(data, dialect="leveldb"), reference(data)
     assert reading.rows == model.rows

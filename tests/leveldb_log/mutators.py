@@ -32,36 +32,36 @@ def fragments(sample: Sample, dice: Random) -> Mutation:
     """One fragment with another payload or type, dropped, doubled or moved; all with right lengths and checksums."""
     (name,) = sample.content
     pieces = _fragments(sample.content[name]) or [(1, b"")]
-    offset = dice.randrange(len(pieces))
-    kind, payload = pieces[offset]
+    index = dice.randrange(len(pieces))
+    kind, payload = pieces[index]
     change = dice.choice(("payload", "payload", "payload", "type", "drop", "double", "move"))
     match change:
         case "payload":
-            pieces[offset] = (kind, bend_bytes(payload, dice))
+            pieces[index] = (kind, bend_bytes(payload, dice))
         case "type":
-            pieces[offset] = (dice.choice(KINDS), payload)
+            pieces[index] = (dice.choice(KINDS), payload)
         case "drop":
-            del pieces[offset]
+            del pieces[index]
         case "double":
-            pieces.insert(dice.randrange(len(pieces) + 1), pieces[offset])
+            pieces.insert(dice.randrange(len(pieces) + 1), pieces[index])
         case "move":
-            pieces.insert(dice.randrange(len(pieces)), pieces.pop(offset))
+            pieces.insert(dice.randrange(len(pieces)), pieces.pop(index))
     out = bytearray()
     for kind, payload in pieces:
         room = BLOCK - len(out) % BLOCK
         if room < HEADER:
             out += bytes(room)
         out += fragment(kind, payload[:0xFFFF])
-    return change_file(sample, name, bytes(out), f"{change} of fragment {offset} below its checksum")
+    return change_file(sample, name, bytes(out), f"{change} of fragment {index} below its checksum")
 
 
 def records(sample: Sample, dice: Random) -> Mutation:
     """One record changed, and the log written again around it."""
     (name,) = sample.content
     record_list = reference(sample.content[name]).records or [b""]
-    offset = dice.randrange(len(record_list))
-    record_list[offset] = bend_bytes(record_list[offset], dice)
-    return change_file(sample, name, write(*record_list), f"record {offset} changed below its checksums")
+    index = dice.randrange(len(record_list))
+    record_list[index] = bend_bytes(record_list[index], dice)
+    return change_file(sample, name, write(*record_list), f"record {index} changed below its checksums")
 
 
 MUTATORS = (fragments, records)

@@ -80,7 +80,7 @@ def render(*records: bytes) -> tuple[PlainEntities, dict[str, pa.Array]]:
     return plain, columns
 
 
-def agrees(*records: bytes) -> PlainEntities:
+def assert_agreement(*records: bytes) -> PlainEntities:
     """What the kernel renders is what the library gives."""
     plain, columns = render(*records)
     decoder = EntityDecoder()

@@ -36,7 +36,7 @@ from .datastore import (
     save_export,
 )
 from .fragments import offsets, write
-from .support import agrees, render
+from .support import assert_agreement, render
 
 WHEN = datetime(2024, 1, 2, 3, 4, 5, 123456, UTC)
 ALICE = Reference("s~demo", [("teams", 7), ("users", "alice")])
@@ -184,7 +184,7 @@ NOT_PLAIN = (Raw, Reference, User, Nested)
 @pytest.mark.parametrize(("value", "expected"), VALUES, ids=str)
 def test_the_kernel_writes_what_the_library_writes(value: Any, expected: Any) -> None:
     record = entity({"a": [1.5, 2.5], "it": value, "b": {"c": value}})
-    plain = agrees(entity({}), record, entity({"d": 2.25}))
+    plain = assert_agreement(entity({}), record, entity({"d": 2.25}))
     special = isinstance(value, NOT_PLAIN) or (isinstance(value, float) and not math.isfinite(value))
     assert plain.plain.tolist() == [1, 0 if special else 1, 1]
 
@@ -223,7 +223,7 @@ entities = st.builds(
 
 @given(st.lists(entities, max_size=5))
 def test_kernel_and_decoder_agree_on_any_entities(records: list[bytes]) -> None:
-    agrees(*records)
+    assert_agreement(*records)
 
 
 @given(
@@ -238,7 +238,7 @@ def test_kernel_and_decoder_agree_on_broken_entities(
     for place, byte in changes:
         broken[place % len(broken)] = byte
     broken = broken[: max(0, len(broken) - cut)] if cut < 40 else broken
-    agrees(bytes(broken), *records[1:])
+    assert_agreement(bytes(broken), *records[1:])
 
 
 def test_columns_of_an_export_are_inferred(tmp_path: Path) -> None:

@@ -13,16 +13,12 @@ import sawlog
 from sawlog.errors import FINDING_ERRORS
 from sawlog.format.damage import TailStatus
 from tests.bytes import mask_crc
+from tests.support import is_subsequence
 
-from .fragments import BLOCK, FIRST, FULL, LAST, MIDDLE, agrees, fragment, offsets, scan, write
+from .fragments import BLOCK, FIRST, FULL, LAST, MIDDLE, fragment, offsets, read_in_agreement, scan, write
 
 SMALL = [b"", b"x", b"hello", b"y" * 300, b"", bytes(range(100))]
 CROSSING = [b"a" * 32_600, b"b" * 300, b"", b"c" * 70_000, b"end"]
-
-
-def is_subsequence(part: list, all_items: list) -> bool:
-    iterator = iter(all_items)
-    return all(item in iterator for item in part)
 
 
 def test_truncation_at_every_byte_leaves_a_prefix() -> None:
@@ -30,7 +26,7 @@ def test_truncation_at_every_byte_leaves_a_prefix() -> None:
     starts = offsets(*SMALL)
     ends = [*starts[1:], len(data)]
     for size in range(len(data) + 1):
-        reading = agrees(data[:size])
+        reading = read_in_agreement(data[:size])
         complete = sum(1 for end in ends if end <= size)
         assert reading.records == SMALL[:complete]
         assert reading.damages == []
@@ -46,7 +42,7 @@ def test_truncation_of_records_in_pieces() -> None:
     ends = [*offsets(*CROSSING)[1:], len(data)]
     places = {near + step for near in (*ends, BLOCK, 2 * BLOCK, 3 * BLOCK) for step in range(-15, 16)}
     for size in sorted(place for place in places if 0 <= place <= len(data)):
-        reading = agrees(data[:size])
+        reading = read_in_agreement(data[:size])
         assert reading.records == CROSSING[: sum(1 for end in ends if end <= size)]
         assert reading.damages == []
 
@@ -102,7 +98,7 @@ def mutate(data: bytes, steps: list) -> bytes:
 @settings(max_examples=200)
 @given(st.booleans(), mutations)
 def test_mutated_logs_are_read_as_leveldb_reads_them(crossing: bool, steps: list) -> None:
-    agrees(mutate(write(*(CROSSING if crossing else SMALL)), steps))
+    read_in_agreement(mutate(write(*(CROSSING if crossing else SMALL)), steps))
 
 
 quiet = st.lists(
@@ -121,7 +117,7 @@ quiet = st.lists(
 @given(st.booleans(), quiet)
 def test_nothing_is_invented(crossing: bool, steps: list) -> None:
     records = CROSSING if crossing else SMALL
-    reading = agrees(mutate(write(*records), steps))
+    reading = read_in_agreement(mutate(write(*records), steps))
     assert is_subsequence(reading.records, records)
 
 
@@ -221,12 +217,12 @@ def test_batches_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.chain.walk.EVENT_ROOM", 3)
     monkeypatch.setattr("sawlog.chain.walk.WINDOW_BYTES", BLOCK)
     rng = random.Random(3)
-    agrees(write(*CROSSING, *SMALL))
+    read_in_agreement(write(*CROSSING, *SMALL))
     for _ in range(40):
         data = bytearray(write(*CROSSING, *SMALL))
         for _ in range(rng.randrange(4)):
             data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-        agrees(bytes(data))
+        read_in_agreement(bytes(data))
 
 
 def test_a_hostile_file_of_damage_alone_is_counted_not_hoarded() -> None:

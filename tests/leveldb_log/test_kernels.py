@@ -12,7 +12,7 @@ import pytest
 import sawlog
 from tests.support import write_records
 
-from .fragments import BLOCK, FIRST, LAST, MIDDLE, agrees, fragment, scan, write
+from .fragments import BLOCK, FIRST, LAST, MIDDLE, fragment, read_in_agreement, scan, write
 
 RECORDS = [b"", b"x", b"hello", b"y" * 130, b"", bytes(range(60))]
 ACROSS = write(b"a" * (BLOCK - 60), b"b" * 90, b"", b"c")
@@ -44,14 +44,14 @@ def test_write_and_read(log: int | None, tmp_path: Path) -> None:
 def test_small_logs_cut_and_damaged_at_every_byte() -> None:
     data = write(*RECORDS)
     for offset in range(0, len(data), 3):
-        agrees(data[:offset])
-        agrees(data[:offset] + bytes([data[offset] ^ 0x41]) + data[offset + 1 :])
-        agrees(data[:offset] + b"\xff\xff" + data[offset:])
+        read_in_agreement(data[:offset])
+        read_in_agreement(data[:offset] + bytes([data[offset] ^ 0x41]) + data[offset + 1 :])
+        read_in_agreement(data[:offset] + b"\xff\xff" + data[offset:])
 
 
 @pytest.mark.parametrize("offset", [5, BLOCK - 49, BLOCK + 4])
 def test_damage_around_a_block_boundary_is_judged_alike(offset: int) -> None:
-    agrees(ACROSS[:offset] + bytes([ACROSS[offset] ^ 0x03]) + ACROSS[offset + 1 :])
+    read_in_agreement(ACROSS[:offset] + bytes([ACROSS[offset] ^ 0x03]) + ACROSS[offset + 1 :])
 
 
 def test_fragments_of_every_kind_in_every_order() -> None:
@@ -60,7 +60,7 @@ def test_fragments_of_every_kind_in_every_order() -> None:
         pieces = [
             fragment(rng.choice([0, 1, 1, 2, 3, 4, 5, 77, 130]), rng.randbytes(rng.randrange(20))) for _ in range(8)
         ]
-        agrees(b"".join(pieces))
+        read_in_agreement(b"".join(pieces))
 
 
 def test_recycled_fragments_in_every_order() -> None:

@@ -14,7 +14,7 @@ from sawlog.leveldb.records.layout import MARKS
 from tests.leveldb_log.support import batch, length_prefixed, put
 
 from .datastore import Blob, Geo, Raw, Reference, Vector, entity
-from .support import DAMAGED, TAGS, agrees, as_table, delete, save
+from .support import DAMAGED, TAGS, as_table, assert_agreement, delete, save
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
 
@@ -151,7 +151,7 @@ OTHER_ENTITIES = [entity({}), entity({"r": Reference("a", [("b", 1)])}), entity(
 
 
 def test_kernel_and_decoder_agree_on_entities() -> None:
-    assert agrees(FULL_ENTITY, *OTHER_ENTITIES, FULL_ENTITY).plain.tolist() == [1, 1, 0, 0, 0, 0, 1]
+    assert assert_agreement(FULL_ENTITY, *OTHER_ENTITIES, FULL_ENTITY).plain.tolist() == [1, 1, 0, 0, 0, 0, 1]
 
 
 def test_kernel_and_decoder_agree_on_changed_entities() -> None:
@@ -163,4 +163,4 @@ def test_kernel_and_decoder_agree_on_changed_entities() -> None:
             for _ in range(chance.randrange(1, 3)):
                 record[chance.randrange(len(record))] = chance.choice([0, 1, 127, 128, 255, chance.randrange(256)])
             records.append(bytes(record[: chance.choice([len(record), chance.randrange(len(record))])]))
-        agrees(*records)
+        assert_agreement(*records)

@@ -42,13 +42,13 @@ def numbers(log_index: int) -> range:
     return range(1 + log_index * BATCHES, 1 + (log_index + 1) * BATCHES)
 
 
-def log(log_index: int, *, recyclable: bool) -> bytes:
+def encode_log(log_index: int, *, recyclable: bool) -> bytes:
     batches = [batch(n, (b"k%d" % n, b"v" * (40_000 if n % 5 == 2 else 3000))) for n in numbers(log_index)]
     return write(*batches, log=FIRST_LOG + log_index if recyclable else None)
 
 
 def damaged(log_index: int, *, recyclable: bool) -> Iterator[bytes]:
-    data = log(log_index, recyclable=recyclable)
+    data = encode_log(log_index, recyclable=recyclable)
     number = FIRST_LOG + log_index if recyclable else None
     following = numbers(log_index).stop
     yield data
@@ -103,7 +103,7 @@ def test_what_rocksdb_keeps(empty: Path, log_index: int, recyclable: bool, tmp_p
             home = tmp_path / f"{number}-{mode}"
             shutil.copytree(empty, home)
             for place in range(3):
-                whole_log = log(place, recyclable=recyclable)
+                whole_log = encode_log(place, recyclable=recyclable)
                 (home / f"{FIRST_LOG + place:06d}.log").write_bytes(data if place == log_index else whole_log)
             logs = read_kept_state(home, mode, format="leveldb_log", view="writes", latest=True)
             live = read_kept_state(home, mode, format="leveldb_database", view="live")
@@ -117,7 +117,7 @@ def test_what_rocksdb_keeps(empty: Path, log_index: int, recyclable: bool, tmp_p
 def test_without_latest_the_operations_follow_each_other(tmp_path: Path) -> None:
     for place in range(2):
         (tmp_path / f"{FIRST_LOG + place:06d}.log").write_bytes(
-            log(place, recyclable=False)[: -1 if place == 0 else None]
+            encode_log(place, recyclable=False)[: -1 if place == 0 else None]
         )
     options = {"format": "leveldb_log", "view": "writes"}
     tolerated = sawlog.read(tmp_path, recovery="tolerate_corrupted_tail_records", columns=["sequence"], **options)
@@ -142,13 +142,13 @@ def test_point_in_time_goes_on_where_nothing_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [{"view": "rows"}, {"salvage": "damaged"}, {"salvage": "stale"}], ids=str)
 def test_what_rocksdb_cannot_be_asked(options: dict[str, object], tmp_path: Path) -> None:
     path = tmp_path / "000020.log"
-    path.write_bytes(log(0, recyclable=False))
+    path.write_bytes(encode_log(0, recyclable=False))
     with pytest.raises(OptionError, match="recovery"):
         sawlog.open(path, **{"view": "writes", "recovery": "absolute_consistency", **options})
 
 
 def test_what_rocksdb_refuses_is_not_skipped_and_not_said_to_be(tmp_path: Path) -> None:
-    data = log(0, recyclable=False)
+    data = encode_log(0, recyclable=False)
     (tmp_path / "000020.log").write_bytes(data[:100] + bytes([data[100] ^ 0x55]) + data[101:])
     options = {"format": "leveldb_log", "view": "writes", "recovery": "tolerate_corrupted_tail_records"}
     for policy in ("fail", "skip"):

@@ -20,12 +20,12 @@ from .fragments import BLOCK, FIRST, fragment, scan, scan_file, write
 RECORDS = [b"one", b"", b"three" * 10_000, b"four"]
 
 
-def table(records: list, kind: pa.DataType | None = None) -> pa.Table:
+def make_table(records: list, kind: pa.DataType | None = None) -> pa.Table:
     return pa.table({"record": pa.array(records, kind or pa.binary())})
 
 
 def write_and_read(path: Path, records: list[bytes], **options: object) -> bytes:
-    sawlog.write(table(records), path, format="leveldb_log", **options)
+    sawlog.write(make_table(records), path, format="leveldb_log", **options)
     return path.read_bytes()
 
 
@@ -55,7 +55,7 @@ def test_every_type_that_holds_bytes(kind: pa.DataType, tmp_path: Path) -> None:
     if not any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)):
         values = [value.encode() for value in values]
     expected = [value if isinstance(value, bytes) else value.encode() for value in values]
-    whole_table = table(values, kind)
+    whole_table = make_table(values, kind)
     path = tmp_path / "1.log"
     for part, expected_values in [
         (whole_table, expected),
@@ -67,12 +67,12 @@ def test_every_type_that_holds_bytes(kind: pa.DataType, tmp_path: Path) -> None:
 
 
 def test_fixed_size_binary(tmp_path: Path) -> None:
-    sawlog.write(table([b"ab", b"cd"], pa.binary(2)).slice(1), tmp_path / "1.log", format="leveldb_log")
+    sawlog.write(make_table([b"ab", b"cd"], pa.binary(2)).slice(1), tmp_path / "1.log", format="leveldb_log")
     assert (tmp_path / "1.log").read_bytes() == write(b"cd")
 
 
 def test_many_batches_are_one_stream_of_records(tmp_path: Path) -> None:
-    batches = [table([bytes([i]) * size]).to_batches()[0] for i, size in enumerate([5, 32_761, 0, 90_000] * 10)]
+    batches = [make_table([bytes([i]) * size]).to_batches()[0] for i, size in enumerate([5, 32_761, 0, 90_000] * 10)]
     sawlog.write(pa.Table.from_batches(batches), tmp_path / "1.log", format="leveldb_log")
     records = [bytes([i]) * size for i, size in enumerate([5, 32_761, 0, 90_000] * 10)]
     assert (tmp_path / "1.log").read_bytes() == write(*records)
@@ -112,11 +112,11 @@ def test_arrays_that_lie_about_their_offsets(kind: pa.DataType, bad: list[int], 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (table([b"a", None, b"c"]), "column 'record', row 1: a log cannot hold null"),
-        (pa.concat_tables([table([b"a", b"b"]), table([b"a", None])]), "column 'record', row 3"),
+        (make_table([b"a", None, b"c"]), "column 'record', row 1: a log cannot hold null"),
+        (pa.concat_tables([make_table([b"a", b"b"]), make_table([b"a", None])]), "column 'record', row 3"),
         (pa.table({"payload": [b"a"]}), "found: payload"),
         (pa.table({"record": [b"a"], "more": [1]}), "found: record, more"),
-        (table([1, 2], pa.int64()), "column 'record' is int64"),
+        (make_table([1, 2], pa.int64()), "column 'record' is int64"),
     ],
 )
 def test_what_a_log_cannot_hold_is_an_error(data: pa.Table, message: str, tmp_path: Path) -> None:
@@ -130,11 +130,11 @@ def test_what_a_log_cannot_hold_is_an_error(data: pa.Table, message: str, tmp_pa
 )
 def test_log_numbers_belong_to_recyclable_headers(options: dict, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="log_number"):
-        sawlog.write(table([]), tmp_path / "1.log", format="leveldb_log", **options)
+        sawlog.write(make_table([]), tmp_path / "1.log", format="leveldb_log", **options)
 
 
 def test_an_aborted_write_leaves_nothing(tmp_path: Path) -> None:
-    batch = table([b"x" * 3_000_000]).to_batches()[0]
+    batch = make_table([b"x" * 3_000_000]).to_batches()[0]
     writer = get_format("leveldb_log").writer(str(tmp_path / "1.log"), batch.schema, LogWriteOptions(), Storage())
     writer.write(batch)
     assert len(list(tmp_path.iterdir())) == 1
@@ -196,7 +196,7 @@ def test_append_after_damage_keeps_the_damage_and_what_stands_after_it(tmp_path:
 def test_an_aborted_append_leaves_the_log_as_it_was_found_or_cut(tmp_path: Path) -> None:
     path = tmp_path / "1.log"
     path.write_bytes(write(b"old") + b"torn")
-    batch = table([b"new" * 1_000_000]).to_batches()[0]
+    batch = make_table([b"new" * 1_000_000]).to_batches()[0]
     for records in (0, 1):
         writer = get_format("leveldb_log").writer(str(path), batch.schema, LogWriteOptions(append=True), Storage())
         writer.write(batch.slice(0, records))
@@ -208,7 +208,7 @@ def test_discarding_an_append_never_deletes_the_log(tmp_path: Path) -> None:
     path = tmp_path / "1.log"
     path.write_bytes(write(b"old"))
     storage = Storage()
-    schema = table([]).schema
+    schema = make_table([]).schema
     writer = get_format("leveldb_log").writer(str(path), schema, LogWriteOptions(append=True), storage)
     staged = writer.finish()
     discard_staged(storage, staged)
@@ -233,12 +233,12 @@ def test_append_refuses_what_it_cannot_continue(log: bytes, options: dict, messa
 
 
 def test_append_needs_a_local_file() -> None:
-    sawlog.write(table([b"old"]), "memory://append.log", format="leveldb_log")
+    sawlog.write(make_table([b"old"]), "memory://append.log", format="leveldb_log")
     with pytest.raises(OptionError, match="local"):
-        sawlog.write(table([b"new"]), "memory://append.log", format="leveldb_log", append=True)
+        sawlog.write(make_table([b"new"]), "memory://append.log", format="leveldb_log", append=True)
 
 
 def test_published_files_are_durable_and_alone(tmp_path: Path) -> None:
-    staged = sawlog.write(table(RECORDS), tmp_path / "deep" / "1.log", format="leveldb_log")
+    staged = sawlog.write(make_table(RECORDS), tmp_path / "deep" / "1.log", format="leveldb_log")
     assert os.listdir(tmp_path / "deep") == ["1.log"]
     assert [file.size for file in staged] == [len(write(*RECORDS))]

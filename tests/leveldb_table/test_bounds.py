@@ -20,13 +20,13 @@ KEYS = [b"apple", b"apricot", b"avocado", b"banana", b"cherry", b"date"]
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def table_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A table whose blocks hold one key each; the last separator is `date`."""
     data = {key: b"%d" % number for number, key in enumerate(KEYS)}
     return rocksdb_tables(tmp_path_factory.mktemp("bounds"), data, table={"set_block_size": 1})[0].read_bytes()
 
 
-def changed(data: bytes, old: bytes, new: bytes, tmp_path: Path) -> bytes:
+def change_table(data: bytes, old: bytes, new: bytes, tmp_path: Path) -> bytes:
     """The table with other bytes in one of its blocks, below the checksum of that."""
     path = tmp_path / "intact.sst"
     path.write_bytes(data)
@@ -56,38 +56,40 @@ def judged(data: bytes, *laws: object) -> Outcome:
     ],
 )
 def test_a_key_that_stands_in_the_block_of_others_is_damage_under_every_verb(
-    table: bytes, old: bytes, new: bytes, tmp_path: Path
+    table_bytes: bytes, old: bytes, new: bytes, tmp_path: Path
 ) -> None:
     """Filters would not look for it there."""
-    judgement = judged(changed(table, b"\x01" + old, b"\x01" + new, tmp_path), check_filters, check_repair)
+    judgement = judged(change_table(table_bytes, b"\x01" + old, b"\x01" + new, tmp_path), check_filters, check_repair)
     assert dict(judgement.report.kinds) == {"misplaced_key": 1}
     assert judgement.table["key"].to_pylist() == [key for key in KEYS if key != old]
 
 
 @pytest.mark.parametrize(("old", "new"), [(b"date", b"kiwi"), (b"apple", b"\0\0\0\0\0")])
 def test_before_the_first_separator_and_after_the_last_no_other_block_could_hold_a_key(
-    table: bytes, old: bytes, new: bytes, tmp_path: Path
+    table_bytes: bytes, old: bytes, new: bytes, tmp_path: Path
 ) -> None:
     judgement = judged(
-        changed(table, b"\x01" + old + b"\x01", b"\x01" + new + b"\x01", tmp_path), check_filters, check_repair
+        change_table(table_bytes, b"\x01" + old + b"\x01", b"\x01" + new + b"\x01", tmp_path),
+        check_filters,
+        check_repair,
     )
     assert not judgement.report.damaged
     assert judgement.table["key"].to_pylist() == [new if key == old else key for key in KEYS]
 
 
 def test_an_index_whose_separators_are_out_of_order_leads_to_all_rows_and_is_damage(
-    table: bytes, tmp_path: Path
+    table_bytes: bytes, tmp_path: Path
 ) -> None:
     """Filters find nothing by it, so they read every block."""
-    judgement = judged(changed(table, b"\x00\x01c", b"\x00\x01a", tmp_path), check_filters, check_repair)
+    judgement = judged(change_table(table_bytes, b"\x00\x01c", b"\x00\x01a", tmp_path), check_filters, check_repair)
     assert dict(judgement.report.kinds) == {"bad_index": 1}
     assert judgement.table["key"].to_pylist() == KEYS
 
 
-def test_what_ends_internal_keys_is_no_part_of_separators(table: bytes, tmp_path: Path) -> None:
+def test_what_ends_internal_keys_is_no_part_of_separators(table_bytes: bytes, tmp_path: Path) -> None:
     """As raw keys, which hold it, they are not held to the index, and filters on them not led by it."""
     path = tmp_path / "a.sst"
-    path.write_bytes(table)
+    path.write_bytes(table_bytes)
     keys = sawlog.read(path, format=FORMAT, keys="raw")["key"].to_pylist()
     assert [key[:-8] for key in keys] == KEYS
     for key in keys:

@@ -30,7 +30,7 @@ def data_of(codec: str) -> dict[bytes, bytes]:
     return GOLDEN_ROWS if codec == "zlib" else PAIRS
 
 
-def table(directory: Path, codec: str, dictionary: str) -> Path:
+def write_table(directory: Path, codec: str, dictionary: str) -> Path:
     """A table of many small blocks; rocksdict is built without zlib."""
     if codec == "zlib":
         return Path(shutil.copy(GOLDEN / f"zlib{'-' * bool(dictionary)}{dictionary}.sst", directory.parent))
@@ -42,7 +42,7 @@ def table(directory: Path, codec: str, dictionary: str) -> Path:
 @pytest.mark.spread(4)
 @pytest.mark.parametrize(("codec", "dictionary"), CASES)
 def test_blocks_of_every_codec_are_read(codec: str, dictionary: str, tmp_path: Path) -> None:
-    file = table(tmp_path / "db", codec, dictionary)
+    file = write_table(tmp_path / "db", codec, dictionary)
     assert_holds([file], data_of(codec))
     blocks = sawlog.read(file, format=FORMAT, view="frames").to_pylist()
     assert ("rocksdb.compression_dict" in {block["name"] for block in blocks}) == bool(dictionary)
@@ -89,15 +89,15 @@ def assert_blocks_are_units(file: Path) -> None:
 
 def test_without_zstandard_only_dictionaries_of_it_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    assert_holds([table(tmp_path / "plain", "zstd", "")], PAIRS)
+    assert_holds([write_table(tmp_path / "plain", "zstd", "")], PAIRS)
     with pytest.raises(OptionError, match=r"dictionary: pip install '.*\[rocksdb\]'"):
-        sawlog.read(table(tmp_path / "db", "zstd", "raw"), format=FORMAT, on_damage="skip")
+        sawlog.read(write_table(tmp_path / "db", "zstd", "raw"), format=FORMAT, on_damage="skip")
 
 
 @pytest.mark.parametrize(("codec", "dictionary"), CASES)
 @pytest.mark.nightly
 def test_a_block_that_a_decoder_refuses_costs_itself_only(codec: str, dictionary: str, tmp_path: Path) -> None:
-    assert_blocks_are_units(table(tmp_path / "db", codec, dictionary))
+    assert_blocks_are_units(write_table(tmp_path / "db", codec, dictionary))
 
 
 @pytest.mark.parametrize("compression", ["snappy", "zstd"])

@@ -42,7 +42,7 @@ def test_values_apart_from_keys_that_do_not_fit_cost_their_block(way: str, tmp_p
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def table_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A table whose blocks hold one key each."""
     options = {"set_block_size": 1}
     data = {b"key%d" % number: b"value" for number in range(6)}
@@ -51,21 +51,21 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.mark.parametrize("code", [6, 8, 0x80, 0xFF])
 def test_a_block_of_an_unknown_codec_is_unsupported_and_others_are_read(
-    code: int, table: bytes, tmp_path: Path
+    code: int, table_bytes: bytes, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.sst"
-    path.write_bytes(append_block(table, 2, None, code))
+    path.write_bytes(append_block(table_bytes, 2, None, code))
     assert_unsupported(path, f"compression type {code:#04x}", 5)
 
 
-def test_a_block_with_an_unknown_flag_likewise(table: bytes, tmp_path: Path) -> None:
+def test_a_block_with_an_unknown_flag_likewise(table_bytes: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.sst"
     content = bytes([0, 12, 0]) + b"key2" + bytes(8) + struct.pack("<II", 0, 1 << 30 | 1)
-    path.write_bytes(table)
+    path.write_bytes(table_bytes)
     blocks = sawlog.read(path, view="frames").to_pylist()
     size = next(block for block in blocks if block["name"] == "data")["length"] - TRAILER
     content = bytes([0, 12, size - 23]) + b"key2" + bytes(8) + bytes(size - 23) + content[-8:]
-    path.write_bytes(append_block(table, 2, content, 0))
+    path.write_bytes(append_block(table_bytes, 2, content, 0))
     assert_unsupported(path, "flags 0x40000000", 5)
 
 

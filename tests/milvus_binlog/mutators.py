@@ -47,24 +47,24 @@ def events(sample: Sample, dice: Random) -> Mutation:
     if name is None:
         return Mutation("nothing", sample.content)
     event_list = _events(sample.content[name])
-    offset = dice.randrange(len(event_list))
-    event = event_list[offset]
+    index = dice.randrange(len(event_list))
+    event = event_list[index]
     change = dice.choice(("data", "data", "data", "type", "time", "drop", "double", "move"))
     match change:
         case "data":
             place = dice.choice((HEADER, HEADER, HEADER + 16))
-            event_list[offset] = event[:place] + bend_bytes(event[place:], dice)
+            event_list[index] = event[:place] + bend_bytes(event[place:], dice)
         case "type":
-            event_list[offset] = event[:TYPE] + bytes([dice.choice((*range(12), 255))]) + event[LENGTH:]
+            event_list[index] = event[:TYPE] + bytes([dice.choice((*range(12), 255))]) + event[LENGTH:]
         case "time":
-            event_list[offset] = struct.pack("<Q", dice.choice((0, 1, 1 << 63, (1 << 64) - 1))) + event[8:]
+            event_list[index] = struct.pack("<Q", dice.choice((0, 1, 1 << 63, (1 << 64) - 1))) + event[8:]
         case "drop":
-            del event_list[offset]
+            del event_list[index]
         case "double":
             event_list.insert(dice.randrange(len(event_list) + 1), event)
         case "move":
-            event_list.insert(dice.randrange(len(event_list)), event_list.pop(offset))
-    return change_file(sample, name, _joined(event_list), f"{change} of event {offset} below its length")
+            event_list.insert(dice.randrange(len(event_list)), event_list.pop(index))
+    return change_file(sample, name, _joined(event_list), f"{change} of event {index} below its length")
 
 
 def _parquet(event: bytes, dice: Random) -> tuple[bytes, str] | None:
@@ -100,12 +100,12 @@ def parquet(sample: Sample, dice: Random) -> Mutation:
     if name is None:
         return Mutation("nothing", sample.content)
     event_list = _events(sample.content[name])
-    offset = dice.randrange(len(event_list))
-    bent_event = _parquet(event_list[offset], dice)
+    index = dice.randrange(len(event_list))
+    bent_event = _parquet(event_list[index], dice)
     if bent_event is None:
         return events(sample, dice)
-    event_list[offset], label = bent_event
-    return change_file(sample, name, _joined(event_list), f"{label} of event {offset} changed")
+    event_list[index], label = bent_event
+    return change_file(sample, name, _joined(event_list), f"{label} of event {index} changed")
 
 
 MUTATORS = (events, parquet, parquet)

@@ -178,7 +178,7 @@ def payload(column: pa.Array | pa.ChunkedArray, name: str = "val", **options: An
     return bytes(sink.getvalue().to_pybytes())
 
 
-def log(payloads: Sequence[bytes], type: DataType = DataType.VarChar) -> bytes:
+def encode_binlog(payloads: Sequence[bytes], type: DataType = DataType.VarChar) -> bytes:
     events = [NewEvent(EventType.INSERT, NOW, NOW, payload) for payload in payloads]
     return encode_log(LogPlace(1, 2, 3), 101, type, events, {"original_size": "1", "nullable": True}, "it")
 

@@ -24,7 +24,7 @@ def no_warnings() -> None:
     warnings.simplefilter("error")
 
 
-def table(first: int, count: int) -> pa.Table:
+def make_table(first: int, count: int) -> pa.Table:
     values = pa.array(np.arange(count * 2, dtype="f4"))
     return pa.table(
         {
@@ -41,17 +41,17 @@ def table(first: int, count: int) -> pa.Table:
 def test_names_are_those_of_the_backup(tmp_path: Path) -> None:
     root = tmp_path / "backup"
     options = {"tree": "backup", "collection_name": "products", "partition_names": ("3=sold",)}
-    write_collection(root, table(0, 10), **options)
+    write_collection(root, make_table(0, 10), **options)
     dataset = sawlog.open(root)
     assert dataset.schema.names == ["key", "Größe.A", "vec", "tags", "$meta"]
-    expected = table(0, 10).sort_by([("_partition", "ascending"), ("key", "ascending")]).drop(["_partition"])
+    expected = make_table(0, 10).sort_by([("_partition", "ascending"), ("key", "ascending")]).drop(["_partition"])
     assert dataset.to_table().cast(expected.schema).equals(expected)
     assert dataset.contents.primary.name == "key"
     assert sawlog.open(root, table="products").count_rows() == 10
     assert sawlog.open(root, partitions=("sold",)).count_rows() == 5
     assert sorted(path.name for path in root.iterdir()) == ["binlogs", "meta"]
     # More rows, deletes, deletes for all partitions, and another collection go into the same tree.
-    write_collection(root, table(10, 4), **options, first_id=5000)
+    write_collection(root, make_table(10, 4), **options, first_id=5000)
     (first, *_) = sorted(int(path.name) for path in root.glob("binlogs/insert_log/1/2/*"))
     delete(root, [0], [NOW + 1], first, tree="backup")
     delete(root, [13], [NOW + 1], 900, -1, tree="backup")
@@ -62,7 +62,7 @@ def test_names_are_those_of_the_backup(tmp_path: Path) -> None:
     assert sawlog.read(root, table="more").to_pydict() == {"other": ["x"]}
     assert not sawlog.verify(root).damaged
     with pytest.raises(OptionError, match="id=name"):
-        write_collection(root, table(0, 1), tree="backup", partition_names=("sold",))
+        write_collection(root, make_table(0, 1), tree="backup", partition_names=("sold",))
 
 
 def test_a_real_collection_is_written_and_read_with_its_names(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_real_collection_is_written_and_read_with_its_names(tmp_path: Path) ->
 
 def test_the_metadata_has_the_form_of_a_real_backup(tmp_path: Path) -> None:
     """Zero values are left out, paths end in ids, ids are numbers; what Milvus asks for when it makes a collection."""
-    write_collection(tmp_path / "backup", table(0, 4), tree="backup")
+    write_collection(tmp_path / "backup", make_table(0, 4), tree="backup")
     document = json.loads((tmp_path / "backup" / "meta" / "full_meta.json").read_text())
     (collection,) = document["collection_backups"]
     assert [field["fieldID"] for field in collection["schema"]["fields"]] == [100, 101, 102, 103]  # and $meta
@@ -99,14 +99,14 @@ def test_metadata_that_is_none_is_not_overwritten(tmp_path: Path) -> None:
     place.parent.mkdir()
     place.write_text("{")
     with pytest.raises(FormatError, match="metadata of a backup"):
-        write_collection(tmp_path, table(0, 1), tree="backup")
+        write_collection(tmp_path, make_table(0, 1), tree="backup")
     assert place.read_text() == "{"
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path != place]
 
 
 def test_what_newer_backups_say_of_their_collections(tmp_path: Path) -> None:
     """Aliases, when a collection was made, and the positions of its channels, in base64."""
-    write_collection(tmp_path, table(0, 3), tree="backup", collection_name="products")
+    write_collection(tmp_path, make_table(0, 3), tree="backup", collection_name="products")
     place = tmp_path / "meta" / "full_meta.json"
     data = json.loads(place.read_text())
     (collection_entry,) = data["collection_backups"]

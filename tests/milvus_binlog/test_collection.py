@@ -37,7 +37,7 @@ from .support import GOLDEN, NOW, SYNTHETIC, delete, id_of, open_as_it_lies, tru
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 
 
-def keys(root: Path, **options: Any) -> list[Any]:
+def read_keys(root: Path, **options: Any) -> list[Any]:
     dataset = open_as_it_lies(root, **options)
     return sorted(dataset.to_table()[dataset.contents.primary.name].to_pylist())
 
@@ -58,9 +58,9 @@ def test_deletes_hit_strictly_older_rows(tmp_path: Path) -> None:
     table = pa.table({"pk": [1, 2, 3, 4], "Timestamp": [NOW, NOW, NOW, NOW + 10]})
     write_collection(tmp_path, table)
     delete(tmp_path, [1, 2, 3, 3, 4], [NOW + 1, NOW, NOW - 1, NOW + 2, NOW + 5], 100)
-    assert keys(tmp_path) == [2, 4]
+    assert read_keys(tmp_path) == [2, 4]
     assert open_as_it_lies(tmp_path).count_rows() == 2
-    assert keys(tmp_path, view="inserts") == [1, 2, 3, 4]
+    assert read_keys(tmp_path, view="inserts") == [1, 2, 3, 4]
 
 
 @settings(max_examples=12)
@@ -95,7 +95,7 @@ def test_deletes_are_those_of_a_plain_model(
             if t <= until:
                 early[k] = max(t, early.get(k, 0))
         then = sorted(key(k) for k, t in rows if t <= until and t >= early.get(k, 0))
-        assert keys(root, as_of=until) == then
+        assert read_keys(root, as_of=until) == then
 
 
 def test_l0_segments_concern_their_partition_or_all(tmp_path: Path) -> None:
@@ -103,8 +103,8 @@ def test_l0_segments_concern_their_partition_or_all(tmp_path: Path) -> None:
     write_collection(tmp_path, table)
     delete(tmp_path, [0, 3], [NOW + 1] * 2, 900, 2)
     delete(tmp_path, [1, 4], [NOW + 1] * 2, 901, -1)
-    assert keys(tmp_path) == [2, 3, 5]
-    assert keys(tmp_path, deletes="own") == list(range(6))
+    assert read_keys(tmp_path) == [2, 3, 5]
+    assert read_keys(tmp_path, deletes="own") == list(range(6))
     rows = sawlog.read(tmp_path, view="deletes").to_pylist()
     assert {(row["pk"], row["partition"], row["l0"]) for row in rows} == {
         (0, 2, True),
@@ -126,7 +126,7 @@ def test_every_delta_encoding_deletes(tmp_path: Path, name: str) -> None:
     place = tmp_path / "delta_log" / "1" / "2" / "100" / "7"
     place.parent.mkdir(parents=True)
     shutil.copy(SYNTHETIC / "delta" / name, place)
-    assert keys(tmp_path) == [5]
+    assert read_keys(tmp_path) == [5]
     assert [(row["pk"], row["timestamp"]) for row in sawlog.read(tmp_path, view="deletes").to_pylist()] == [
         tuple(value) for value in expected
     ]
@@ -138,9 +138,9 @@ def test_paths_below_the_root_find_their_deletes(tmp_path: Path) -> None:
     write_collection(root, pa.table({"pk": range(10, 20)}), first_id=5000)
     delete(root, [0, 10], [NOW + 1] * 2, 100)
     delete(root, [1], [NOW + 1], 900, -1)
-    assert keys(root) == [k for k in range(20) if k not in (0, 1)]
-    assert keys(root / "insert_log") == keys(root)
-    assert keys(root / "insert_log" / "1" / "2" / "100") == list(range(2, 10))
+    assert read_keys(root) == [k for k in range(20) if k not in (0, 1)]
+    assert read_keys(root / "insert_log") == read_keys(root)
+    assert read_keys(root / "insert_log" / "1" / "2" / "100") == list(range(2, 10))
     field = root / "insert_log" / "1" / "2" / "5000" / "100"
     (file,) = field.iterdir()
     assert sawlog.read(file).to_pydict() == {"100": list(range(10, 20))}
@@ -176,7 +176,7 @@ def test_dedupe_keeps_the_newest(tmp_path: Path) -> None:
     again = pa.table({"pk": [2, 3, 4], "v": [21, 31, 41], "Timestamp": [NOW + 5, NOW - 5, NOW]})
     write_collection(tmp_path, again, first_id=1000)
     delete(tmp_path, [4], [NOW + 1], 1000)
-    assert keys(tmp_path) == [1, 2, 2, 3, 3]
+    assert read_keys(tmp_path) == [1, 2, 2, 3, 3]
     table = open_as_it_lies(tmp_path, dedupe=True).to_table().sort_by("100")
     assert table.to_pydict() == {"100": [1, 2, 3], "101": [10, 21, 30]}
     compacted = open_as_it_lies(GOLDEN / "2.3.5-compacted", table=id_of("2.3.5-compacted", "alltypes"), dedupe=True)

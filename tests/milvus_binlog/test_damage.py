@@ -251,7 +251,7 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-def keys(root: Path, **options: object) -> list[int]:
+def read_keys(root: Path, **options: object) -> list[int]:
     return sorted(open_as_it_lies(root, **options).to_table()["100"].to_pylist())
 
 
@@ -262,9 +262,9 @@ EXPECTED = [i for i in range(300) if i % 100]
 def test_missing_field_files_are_told(tree: Path, field: str) -> None:
     shutil.rmtree(next(tree.glob(f"insert_log/1/2/2000/{field}")))
     with pytest.raises(IncompleteError, match=rf"missing_file.*field {field} "):
-        keys(tree)
+        read_keys(tree)
     with pytest.warns(DamageWarning):
-        assert keys(tree, on_damage="skip") == [i for i in EXPECTED if not 100 <= i < 200]
+        assert read_keys(tree, on_damage="skip") == [i for i in EXPECTED if not 100 <= i < 200]
     damages = open_as_it_lies(tree, view="damage").to_table().to_pylist()
     assert {row["kind"] for row in damages} == {"missing_file"}
     report = sawlog.verify(tree)
@@ -278,10 +278,10 @@ def test_missing_field_files_are_told(tree: Path, field: str) -> None:
 def test_a_batch_that_lacks_a_file_is_left_out_of_the_repaired_collection(tree: Path, field: int) -> None:
     min(tree.glob(f"insert_log/1/2/2000/{field}/*"), key=lambda file: int(file.name)).unlink()
     with pytest.warns(DamageWarning, match="missing_file"):
-        remaining_keys = keys(tree, on_damage="skip")
+        remaining_keys = read_keys(tree, on_damage="skip")
     assert set(range(101, 200)) & set(remaining_keys)
     sawlog.repair(tree, tree.parent / "repaired")
-    assert keys(tree.parent / "repaired") == remaining_keys
+    assert read_keys(tree.parent / "repaired") == remaining_keys
 
 
 def test_one_damaged_batch_costs_only_its_rows(tree: Path) -> None:
@@ -292,9 +292,9 @@ def test_one_damaged_batch_costs_only_its_rows(tree: Path) -> None:
     batches = len(list(tree.glob("insert_log/1/2/2000/101/*")))
     assert batches > 2
     with pytest.raises(DamageError, match=victim.name):
-        keys(tree)
+        read_keys(tree)
     with pytest.warns(DamageWarning):
-        remaining_keys = keys(tree, on_damage="skip")
+        remaining_keys = read_keys(tree, on_damage="skip")
     lost_keys = [i for i in EXPECTED if i not in remaining_keys]
     assert lost_keys
     assert len(lost_keys) < 100
@@ -314,7 +314,7 @@ def test_damage_that_costs_no_row_is_reported_once_next_to_damage_that_does(tree
     other_field.write_bytes(data)
     counts = r"\(1 bad_extra, 1 bad_payload, 1 trailing_bytes\)"
     with pytest.warns(DamageWarning, match=counts):
-        keys(tree, on_damage="skip")
+        read_keys(tree, on_damage="skip")
 
 
 def test_files_that_disagree_about_rows_are_damage(tree: Path) -> None:
@@ -324,18 +324,18 @@ def test_files_that_disagree_about_rows_are_damage(tree: Path) -> None:
     write_collection(short, pa.table({"pk": [1], "s": ["x"]}), first_id=7)
     shutil.copy(next(short.glob("insert_log/1/2/7/101/*")), path)
     with pytest.raises(DamageError, match="row_count_mismatch"):
-        keys(tree, columns=["100", "101"])
+        read_keys(tree, columns=["100", "101"])
     with pytest.warns(DamageWarning):
-        assert set(keys(tree, on_damage="skip")) < set(EXPECTED)
+        assert set(read_keys(tree, on_damage="skip")) < set(EXPECTED)
 
 
 def test_damaged_delta_log(tree: Path) -> None:
     victim = next(tree.glob("delta_log/1/2/2000/*"))
     victim.write_bytes(victim.read_bytes()[:-30])
     with pytest.raises(DamageError, match="delta_log"):
-        keys(tree)
+        read_keys(tree)
     with pytest.warns(DamageWarning):
-        assert keys(tree, on_damage="skip") == sorted([*EXPECTED, 100])
+        assert read_keys(tree, on_damage="skip") == sorted([*EXPECTED, 100])
 
 
 def test_metadata_that_names_what_is_not_there(tmp_path: Path) -> None:

@@ -42,21 +42,21 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
+def golden_files(tmp_path: Path) -> Path:
     """The golden logs, without a dump next to them."""
     for name in ("insert_log", "delta_log", "stats_log"):
         shutil.copytree(GOLDEN / "2.3.5" / name, tmp_path / "files" / name)
     return tmp_path / "files"
 
 
-def keys(directory: Path) -> dict[str, str]:
+def read_keys(directory: Path) -> dict[str, str]:
     """Values in base64 by key."""
     member = read_member(str(directory / "member" / "snap" / "db"), Storage())
     assert member.broken is None
     return {key.decode(): base64.b64encode(value.data).decode() for key, value in member.store.values.items()}
 
 
-def write_log(directory: Path, change: Callable[[bytes], bytes], name: str = "*-0000000000000000.wal") -> Path:
+def change_log_file(directory: Path, change: Callable[[bytes], bytes], name: str = "*-0000000000000000.wal") -> Path:
     """Change a file of the log."""
     (path,) = (directory / "member" / "wal").glob(name)
     path.write_bytes(change(path.read_bytes()))
@@ -65,14 +65,14 @@ def write_log(directory: Path, change: Callable[[bytes], bytes], name: str = "*-
 
 @pytest.mark.parametrize("name", ["etcd", "etcd-3.5"])
 def test_keys_are_those_that_the_server_had(name: str, tmp_path: Path) -> None:
-    assert keys(unpack_etcd(tmp_path, name)) == json.loads(DUMP.read_text())
+    assert read_keys(unpack_etcd(tmp_path, name)) == json.loads(DUMP.read_text())
 
 
 @pytest.mark.parametrize("place", ["", "member", "member/snap", "member/snap/db"])
-def test_rows_are_those_with_a_dump(data: Path, files: Path, place: str) -> None:
+def test_rows_are_those_with_a_dump(data: Path, golden_files: Path, place: str) -> None:
     for options in ({"table": "alltypes"}, {"table": "alltypes", "as_of": NOW}, {"view": "collections"}):
-        expected = sawlog.read(files, metadata=str(DUMP), **options)
-        assert sawlog.read(files, metadata=str(data / place), **options).equals(expected)
+        expected = sawlog.read(golden_files, metadata=str(DUMP), **options)
+        assert sawlog.read(golden_files, metadata=str(data / place), **options).equals(expected)
 
 
 def test_a_database_by_itself_is_what_was_committed(data: Path, tmp_path: Path) -> None:
@@ -85,18 +85,18 @@ def test_a_database_by_itself_is_what_was_committed(data: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("size", [0, 10, 5000, 9 * PAGE, -1])
-def test_a_cut_database_is_incomplete_metadata(data: Path, files: Path, size: int) -> None:
+def test_a_cut_database_is_incomplete_metadata(data: Path, golden_files: Path, size: int) -> None:
     database = data / "member" / "snap" / "db"
     database.write_bytes(used(data)[:size])
     options = {"table": "470611412203077890", "metadata": str(data)}
     with pytest.raises(IncompleteError, match=r"snap/db: cut_metadata") as raised:
-        sawlog.read(files, **options)
+        sawlog.read(golden_files, **options)
     assert raised.value.damage.path == str(database)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        assert sawlog.read(files, on_damage="skip", **options).num_rows
+        assert sawlog.read(golden_files, on_damage="skip", **options).num_rows
     assert any("cut_metadata" in str(warning.message) for warning in caught)
-    report = sawlog.verify(files, metadata=str(data))
+    report = sawlog.verify(golden_files, metadata=str(data))
     assert report.incomplete
     assert not report.damaged
 
@@ -155,7 +155,7 @@ def test_the_newer_of_two_sound_metas_counts(data: Path) -> None:
     content = bytearray(database.read_bytes())
     break_newer(content)
     database.write_bytes(content)
-    assert keys(data) == json.loads(DUMP.read_text())  # the log has what the older one lacks
+    assert read_keys(data) == json.loads(DUMP.read_text())  # the log has what the older one lacks
 
 
 def cycle(content: bytearray) -> None:
@@ -232,13 +232,13 @@ def test_no_change_of_bytes_is_anything_else_than_damage(data: Path) -> None:
     assert 0 <= min(offsets) <= max(offsets) <= len(used(data))
 
 
-def test_a_damaged_page_is_told_and_rows_are_read_as_they_lie(data: Path, files: Path) -> None:
+def test_a_damaged_page_is_told_and_rows_are_read_as_they_lie(data: Path, golden_files: Path) -> None:
     database = data / "member" / "snap" / "db"
     content = bytearray(database.read_bytes())
     at_pages(2, "<H", 10, 0xFFFF)(content)
     database.write_bytes(content)
     with pytest.raises(IncompleteError, match=r"snap/db: cut_metadata at byte \d+: 65535 elements"):
-        sawlog.read(files, table="alltypes", metadata=str(data))
+        sawlog.read(golden_files, table="alltypes", metadata=str(data))
 
 
 def frame_places(content: bytes) -> list[tuple[int, int]]:
@@ -253,18 +253,18 @@ def frame_places(content: bytes) -> list[tuple[int, int]]:
     return places
 
 
-def test_a_damaged_log_is_incomplete_metadata_and_what_is_before_it_is_used(data: Path, files: Path) -> None:
-    path = write_log(data, lambda content: content)
+def test_a_damaged_log_is_incomplete_metadata_and_what_is_before_it_is_used(data: Path, golden_files: Path) -> None:
+    path = change_log_file(data, lambda content: content)
     offset, end = frame_places(path.read_bytes())[-20]
-    write_log(data, lambda content: content[: end - 9] + bytes([content[end - 9] ^ 1]) + content[end - 8 :])
+    change_log_file(data, lambda content: content[: end - 9] + bytes([content[end - 9] ^ 1]) + content[end - 8 :])
     member = read_member(str(data / "member" / "snap" / "db"), Storage())
     assert member.broken is not None
     assert (member.broken.path, member.broken.offset) == (str(path), offset)
     assert member.requests > 50
     with pytest.raises(IncompleteError, match=rf"\.wal: cut_metadata at byte {offset}: checksum"):
-        sawlog.read(files, table="alltypes", metadata=str(data))
+        sawlog.read(golden_files, table="alltypes", metadata=str(data))
     with pytest.warns(UserWarning, match="what was written later is not known"):
-        names = sawlog.read(files, view="collections", metadata=str(data), on_damage="skip")["name"].to_pylist()
+        names = sawlog.read(golden_files, view="collections", metadata=str(data), on_damage="skip")["name"].to_pylist()
     assert "alltypes" in names
 
 
@@ -279,7 +279,7 @@ def test_a_record_that_was_being_written_is_none(data: Path) -> None:
     end = frame_places(content)[-1][1]
     torn = struct.pack("<Q", 3000) + bytes(3000)
     path.write_bytes(content[:end] + torn + content[end + len(torn) :])
-    assert keys(data) == json.loads(DUMP.read_text())
+    assert read_keys(data) == json.loads(DUMP.read_text())
 
 
 def test_a_log_that_is_cut_is_told(data: Path) -> None:
@@ -292,17 +292,17 @@ def test_a_log_that_is_cut_is_told(data: Path) -> None:
 
 
 def test_a_file_of_the_log_that_is_gone_is_told(data: Path) -> None:
-    write_log(data, lambda content: b"").unlink()
+    change_log_file(data, lambda content: b"").unlink()
     broken = read_member(str(data / "member" / "snap" / "db"), Storage()).broken
     assert broken is not None
     assert "before it are missing" in broken.detail
 
 
 def test_no_changed_byte_of_the_log_is_passed_over(data: Path) -> None:
-    path = write_log(data, lambda content: content)
+    path = change_log_file(data, lambda content: content)
     content, chance = path.read_bytes(), random.Random(5)
     used = frame_places(content)[-1][1]
-    whole_keys = keys(data)
+    whole_keys = read_keys(data)
     for _ in range(60):
         place = chance.randrange(used)
         path.write_bytes(content[:place] + bytes([content[place] ^ 1 << chance.randrange(8)]) + content[place + 1 :])
@@ -469,15 +469,15 @@ def test_snapshots_that_milvus_has_given_up_are_used_as_long_as_etcd_has_them() 
     ]
 
 
-def test_a_bbolt_file_of_another_system_is_no_metadata(data: Path, files: Path, tmp_path: Path) -> None:
+def test_a_bbolt_file_of_another_system_is_no_metadata(data: Path, golden_files: Path, tmp_path: Path) -> None:
     content = (data / "member" / "snap" / "db").read_bytes()
     (tmp_path / "other.db").write_bytes(content.replace(b"key", b"kez").replace(b"meta", b"metb"))
     with pytest.raises(FormatError, match="without the buckets 'key' and 'meta'"):
-        sawlog.read(files, table="alltypes", metadata=str(tmp_path / "other.db"))
+        sawlog.read(golden_files, table="alltypes", metadata=str(tmp_path / "other.db"))
 
 
-def test_a_directory_without_metadata_says_what_is_expected(files: Path, tmp_path: Path) -> None:
+def test_a_directory_without_metadata_says_what_is_expected(golden_files: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert find_database(str(tmp_path / "empty"), Storage()) is None
     with pytest.raises(FormatError, match=r"expected full_meta\.json of a milvus-backup, or member/snap/db of an etcd"):
-        sawlog.read(files, table="alltypes", metadata=str(tmp_path / "empty"))
+        sawlog.read(golden_files, table="alltypes", metadata=str(tmp_path / "empty"))

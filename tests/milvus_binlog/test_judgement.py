@@ -93,7 +93,7 @@ def paged(values: pa.Array, **options: Any) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def log(payloads: list[bytes], type: DataType = DataType.Int64) -> bytes:
+def encode_binlog(payloads: list[bytes], type: DataType = DataType.Int64) -> bytes:
     events = [NewEvent(EventType.INSERT, NOW, NOW, payload) for payload in payloads]
     return encode_log(LogPlace(1, 2, 3), 100, type, events, {layout.ORIGINAL_SIZE: "1"}, "test")
 
@@ -105,14 +105,14 @@ def test_of_a_damaged_event_the_rows_before_the_damage_are_kept(tmp_path: Path) 
     frame = damaged.index(b"\x28\xb5\x2f\xfd", len(damaged) * 2 // 3)
     damaged[frame : frame + 4] = bytes(4)
     path = tmp_path / "log"
-    path.write_bytes(log([paged(pa.array([1, 2, 3])), bytes(damaged), paged(pa.array([7]))]))
+    path.write_bytes(encode_binlog([paged(pa.array([1, 2, 3])), bytes(damaged), paged(pa.array([7]))]))
     row_count = sawlog.read(path, format="milvus_binlog", on_damage="skip").num_rows
     assert 4 < row_count < rows
     agreed(path, row_count, [BinlogDamageKind.BAD_PAYLOAD.label], tmp_path / "repaired")
 
 
 def test_intact_events_before_a_broken_one_are_delivered_by_both_policies(tmp_path: Path) -> None:
-    whole_log = log([paged(pa.array([1, 2, 3])), paged(pa.array([4]))])
+    whole_log = encode_binlog([paged(pa.array([1, 2, 3])), paged(pa.array([4]))])
     path = tmp_path / "log"
     path.write_bytes(whole_log[:-20])
     batches = sawlog.open(path, format="milvus_binlog").to_batches()
@@ -125,7 +125,7 @@ def test_intact_events_before_a_broken_one_are_delivered_by_both_policies(tmp_pa
 @pytest.mark.nightly
 def test_every_bit_of_headers_and_footers(tmp_path: Path) -> None:
     """No bit that decides how many rows there are can be changed without the same rows, or a word about it."""
-    whole_log = log([paged(pa.array([5, 6, 7], pa.int64()), use_dictionary=True)])
+    whole_log = encode_binlog([paged(pa.array([5, 6, 7], pa.int64()), use_dictionary=True)])
     path = tmp_path / "log"
     values = len(whole_log) - len(paged(pa.array([5, 6, 7], pa.int64()), use_dictionary=True))
     for offset in (*range(values), *range(len(whole_log) - 230, len(whole_log))):
@@ -218,7 +218,7 @@ def test_a_batch_whose_files_disagree_and_are_damaged_is_told_of_in_one_order(tr
     offset = data.index(b"PAR1") + 4
     data[offset : offset + 2] = b"\xff\xff"
     keys.write_bytes(data)
-    values.write_bytes(log([paged(pa.array(["a"]))], DataType.VarChar))
+    values.write_bytes(encode_binlog([paged(pa.array(["a"]))], DataType.VarChar))
     damages_listed: list[Any] = []
     with pytest.raises(DamageError) as caught:
         open_as_it_lies(tree).to_table()
@@ -234,7 +234,7 @@ def test_a_batch_whose_files_disagree_and_are_damaged_is_told_of_in_one_order(tr
 def test_a_type_that_the_values_are_not_of_is_damage(tmp_path: Path) -> None:
     """One bit of a descriptor makes an int64 a string, which every number could be cast to."""
     path = tmp_path / "log"
-    path.write_bytes(log([paged(pa.array([1, 2]))], DataType.VarChar))
+    path.write_bytes(encode_binlog([paged(pa.array([1, 2]))], DataType.VarChar))
     agreed(path, 0, [BinlogDamageKind.TYPE_MISMATCH.label], tmp_path / "repaired")
 
 

@@ -20,7 +20,7 @@ from sawlog.testing import Exemption, Laws, Sample, Span, check, reading
 from .dumps import dump
 from .mutators import MUTATORS
 from .packing import write_segment
-from .support import NOW, SYNTHETIC, delete, log, payload, write_collection
+from .support import NOW, SYNTHETIC, delete, encode_binlog, payload, write_collection
 from .support import collection as small_collection
 
 EVENT_HEADER = 17
@@ -55,7 +55,7 @@ def file(path: str, view: str = "rows") -> Sample:
 def paged(codec: str, **options: Any) -> Sample:
     """An insert log of two events of small pages."""
     values = pa.array([None if row == 5 else f"text {row % 4}" for row in range(30)])
-    data = log([payload(values, compression=codec, max_rows_per_page=8, **options)] * 2)
+    data = encode_binlog([payload(values, compression=codec, max_rows_per_page=8, **options)] * 2)
     return Sample(f"pages {codec}", "milvus_binlog", data, pages=True, effort=0.3)
 
 

@@ -32,7 +32,7 @@ def run(verb: str, *arguments: object) -> str:
     return result.output
 
 
-def expected() -> Any:
+def read_expected() -> Any:
     return sawlog.read(GOLDEN / "2.3.5", table="alltypes", metadata=str(GOLDEN / "2.3.5" / "etcd.json"))
 
 
@@ -52,14 +52,14 @@ def test_a_data_directory_next_to_the_logs_is_used(tmp_path: Path, place: str, m
     unpack_etcd(tmp_path / "all" / data)
     for path in (files, files / "insert_log" / COLLECTION, tmp_path / "all"):
         rows, warned = read_rows(path, table="alltypes")
-        assert rows.equals(expected())
+        assert rows.equals(read_expected())
         assert warned == []
     assert f"{data}/member/snap/db" in run("info", files)
     rows, warned = read_rows(files, table=COLLECTION, metadata="none")
     assert rows.schema.names[0] != "pk"
     assert "give metadata=" in warned[0]
     monkeypatch.chdir(files)
-    assert read_rows(Path("insert_log"), table="alltypes")[0].equals(expected())
+    assert read_rows(Path("insert_log"), table="alltypes")[0].equals(read_expected())
 
 
 def test_a_listing_sees_it(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_listing_sees_it(tmp_path: Path) -> None:
 def test_a_dump_next_to_the_logs_is_used(tmp_path: Path, above: str) -> None:
     files = copy_root("2.3.5", tmp_path / "a" / "b" / "files")
     shutil.copy(GOLDEN / "2.3.5" / "etcd.json", files / above / "etcd.json")
-    assert read_rows(files, table="alltypes") == (expected(), [])
+    assert read_rows(files, table="alltypes") == (read_expected(), [])
 
 
 def test_the_metadata_of_a_backup_is_used_from_within(tmp_path: Path) -> None:
@@ -97,17 +97,17 @@ def test_of_two_that_contradict_it_is_said_which_was_taken(tmp_path: Path) -> No
     files = copy_root("2.3.5", tmp_path / "all" / "files")
     unpack_etcd(tmp_path / "all" / "etcd")
     (tmp_path / "all" / "etcd.json").write_text((GOLDEN / "2.3.5" / "etcd.json").read_text())
-    assert read_rows(files, table="alltypes") == (expected(), [])
+    assert read_rows(files, table="alltypes") == (read_expected(), [])
     (tmp_path / "all" / "etcd.json").write_text(changed_dump())
     rows, warned = read_rows(files, table="alltypes")
-    assert rows.equals(expected())
+    assert rows.equals(read_expected())
     assert len(warned) == 1
     assert f"etcd/member/snap/db was taken as metadata, and {tmp_path}/all/etcd.json contradicts it" in warned[0]
     assert f"collection {COLLECTION} has the live segments" in warned[0]
     assert "contradicts" in run("info", files)
     (files / "etcd.json").write_text(changed_dump())  # nearer
     rows, warned = read_rows(files, table="alltypes")
-    assert 0 < rows.num_rows < expected().num_rows
+    assert 0 < rows.num_rows < read_expected().num_rows
     assert len(warned) == 1
     assert f"{files}/etcd.json was taken as metadata" in warned[0]
 
@@ -133,7 +133,7 @@ def test_a_cut_database_next_to_the_logs_is_told(tmp_path: Path) -> None:
         sawlog.read(files, table="alltypes")
     (tmp_path / "all" / "etcd.json").write_text((GOLDEN / "2.3.5" / "etcd.json").read_text())
     rows, warned = read_rows(files, table="alltypes")  # a whole one is better
-    assert rows.equals(expected())
+    assert rows.equals(read_expected())
     assert warned == [text for text in warned if "etcd/member/snap/db" in text and "is not used" in text] != []
 
 
@@ -143,7 +143,7 @@ def test_collections_that_it_does_not_name_are_told(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "other", files, dirs_exist_ok=True)
     unpack_etcd(tmp_path / "all" / "etcd")
     rows, warned = read_rows(files, table="alltypes")
-    assert rows.equals(expected())
+    assert rows.equals(read_expected())
     assert any("it does not name the collections" in text and "metadata=none" in text for text in warned)
 
 
@@ -184,7 +184,7 @@ def test_volumes_of_a_server_that_does_not_start(tmp_path: Path, metadata: str) 
         put(volumes / "minio", "a-bucket/etcd.json", StoredVersion([(GOLDEN / "2.3.5" / "etcd.json").read_bytes()]))
     for path in (volumes, volumes / "minio", volumes / "minio" / "a-bucket" / "files"):
         rows, warned = read_rows(path, table="alltypes")
-        assert rows.equals(expected())
+        assert rows.equals(read_expected())
         assert warned == []
     listed = run("ls", volumes)
     assert "default.alltypes, 996 rows" in listed
@@ -217,7 +217,7 @@ def test_the_data_directory_of_an_etcd_is_found_in_a_remote_store(remote: str, m
 
     monkeypatch.setattr(Storage, "exists", guarded)
     rows, warned = read_rows(f"{remote}/bucket/files", table="alltypes")
-    assert rows.equals(expected())
+    assert rows.equals(read_expected())
     assert warned == []
     assert "/nearby/bucket/etcd/member/snap/db" in run("info", f"{remote}/bucket/files")
 
@@ -226,5 +226,5 @@ def test_metadata_in_a_remote_store(remote: str) -> None:
     files = f"{remote}/bucket/files"
     for options in ({}, {"metadata": f"{remote}/server/data"}, {"metadata": f"{remote}/server/data/member/snap/db"}):
         rows, warned = read_rows(files, table="alltypes", **options)
-        assert rows.equals(expected())
+        assert rows.equals(read_expected())
         assert warned == []

@@ -20,7 +20,7 @@ from sawlog.milvus.payloads.parquet import Page, read_pages
 from tests.unit_of_loss import assert_lost_by_unit
 
 from .packing import write_segment
-from .support import PAGE, ROWS, collection, log, payload, write_collection
+from .support import PAGE, ROWS, collection, encode_binlog, payload, write_collection
 
 FORMAT = "milvus_binlog"
 CODECS = ["none", "snappy", "gzip", "zstd", "lz4", "brotli"]
@@ -69,7 +69,7 @@ def test_a_page_that_a_codec_refuses_costs_its_rows_only(
     units = {index: rows[index * PAGE : (index + 1) * PAGE] for index in range(10)}
     units[10] = units[0] * 10
     other_pages = payload(values.slice(0, PAGE).take(pa.array(list(range(PAGE)) * 10)))
-    broken = {page: log([without(data, pages[page]), other_pages]) for page in (0, 4, 5, 9)}
+    broken = {page: encode_binlog([without(data, pages[page]), other_pages]) for page in (0, 4, 5, 9)}
     assert_lost_by_unit(tmp_path / "log", FORMAT, broken, units)
 
 
@@ -89,11 +89,11 @@ def test_a_page_that_a_codec_refuses_costs_its_rows_only(
 )
 def test_of_every_type_if_pages_have_checksums(codec: str, values: pa.Array, type: DataType, tmp_path: Path) -> None:
     data = payload(values, compression=codec, use_dictionary=False, write_page_checksum=True)
-    (tmp_path / "log").write_bytes(log([data], type))
+    (tmp_path / "log").write_bytes(encode_binlog([data], type))
     rows = sawlog.read(tmp_path / "log", format=FORMAT).to_pylist()
     pages = pages_of(data)
     damaged = {page: data[: pages[page].start + 5] + b"\x7f\x7e" + data[pages[page].start + 7 :] for page in (0, 6)}
-    broken = {page: log([content], type) for page, content in damaged.items()}
+    broken = {page: encode_binlog([content], type) for page, content in damaged.items()}
     units = {index: rows[index * PAGE : (index + 1) * PAGE] for index in range(10)}
     assert_lost_by_unit(tmp_path / "log", FORMAT, broken, units)
 
@@ -108,7 +108,7 @@ def test_a_broken_dictionary_costs_the_pages_that_refer_to_it(codec: str, tmp_pa
     assert 0 < count < ROWS
     rows = [{"101": value} for value in values.to_pylist()]
     assert_lost_by_unit(
-        tmp_path / "log", FORMAT, {0: log([without(data, dictionary)])}, {0: rows[:count], 1: rows[count:]}
+        tmp_path / "log", FORMAT, {0: encode_binlog([without(data, dictionary)])}, {0: rows[:count], 1: rows[count:]}
     )
 
 
@@ -120,14 +120,14 @@ def test_what_follows_a_broken_page_header_cannot_be_found_in_its_chunk(tmp_path
     rows = [{"101": value} for value in values.to_pylist()]
     place = page.has_indices and 2  # the dictionary is the first page
     units = {0: rows[: place * PAGE], 1: rows[place * PAGE : 500], 2: rows[500:]}
-    assert_lost_by_unit(tmp_path / "log", FORMAT, {1: log([data])}, units)
+    assert_lost_by_unit(tmp_path / "log", FORMAT, {1: encode_binlog([data])}, units)
 
 
 def test_a_value_that_is_none_costs_its_row(tmp_path: Path) -> None:
     values = pa.array([b"\xff\xfe" if row == 321 else b"text" for row in range(ROWS)])
     data = payload(values.view(pa.string()))
     units = {0: [{"101": "text"}] * 321, 1: [{"101": None}], 2: [{"101": "text"}] * (ROWS - 322)}
-    assert_lost_by_unit(tmp_path / "log", FORMAT, {1: log([data])}, units)
+    assert_lost_by_unit(tmp_path / "log", FORMAT, {1: encode_binlog([data])}, units)
 
 
 def test_pages_of_lists_cost_the_rest_of_their_row_group(tmp_path: Path) -> None:

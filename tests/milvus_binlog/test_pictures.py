@@ -15,7 +15,7 @@ from .support import GOLDEN, id_of, manifest
 NAME = "2.3.5-compacted"
 
 
-def drawn(collection: str, **options: Any) -> dict[str, Picture]:
+def draw_charts(collection: str, **options: Any) -> dict[str, Picture]:
     id, metadata = id_of(NAME, collection), str(GOLDEN / NAME / "etcd.json")
     return pictures(GOLDEN / NAME, table=id, metadata=metadata, **options)
 
@@ -23,7 +23,7 @@ def drawn(collection: str, **options: Any) -> dict[str, Picture]:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("collection", manifest(NAME))
 def test_charts_show_segments_rows_and_deletes(collection: str) -> None:
-    charts = drawn(collection)
+    charts = draw_charts(collection)
     segments = manifest(NAME)[collection]["segments"]
     boxes = [box for boxes in charts["Segments by partition and time"].lanes.values() for box in boxes]
     assert sorted((box.start, box.end) for box in boxes) == sorted(
@@ -48,7 +48,7 @@ def test_what_as_of_sees() -> None:
     collection = next(iter(manifest(NAME)))
     segments = manifest(NAME)[collection]["segments"]
     first = min(segments, key=lambda segment: segment["max_ts"])
-    charts = drawn(collection, as_of=first["max_ts"] + (1 << 18))
+    charts = draw_charts(collection, as_of=first["max_ts"] + (1 << 18))
     lanes = charts["Segments by partition and time"].lanes
     (box,) = lanes["as_of"]
     assert box.end == (first["max_ts"] >> 18) + 1

@@ -42,7 +42,7 @@ STRANGE_VALUES = (
 )
 
 
-def changed(value: Any) -> Iterator[Any]:
+def iterate_changes(value: Any) -> Iterator[Any]:
     """A document with each of its values replaced by each odd one, and with each of its keys left out."""
     places: list[tuple[Any, Any]] = []
 
@@ -113,7 +113,7 @@ DOCUMENT = {
 }
 
 
-def state(document: Any) -> object:
+def read_metadata(document: Any) -> object:
     """What metadata says of now."""
     timeline = load.parse(json.loads(json.dumps(document)), "meta").timeline
     assert timeline is not None
@@ -121,8 +121,8 @@ def state(document: Any) -> object:
 
 
 def test_a_backup_of_any_shape_is_read_or_refused() -> None:
-    assert judged(state, DOCUMENT)
-    judgements = [judged(state, document) for document in changed(DOCUMENT)]
+    assert judged(read_metadata, DOCUMENT)
+    judgements = [judged(read_metadata, document) for document in iterate_changes(DOCUMENT)]
     assert {True, False} <= set(judgements)
 
 
@@ -132,14 +132,14 @@ def test_a_dump_of_any_shape_is_read_or_refused() -> None:
     dice = random.Random(1)
     few = {key: dump[key] for key in sorted(dump)[:: max(1, len(dump) // 40)]}
     pairs = [{"key": base64.b64encode(key.encode()).decode(), "value": value} for key, value in few.items()]
-    assert judged(state, dump)
-    for document in (*changed({"kvs": pairs[:3]}), *changed(dict(list(few.items())[:5]))):
-        judged(state, document)
+    assert judged(read_metadata, dump)
+    for document in (*iterate_changes({"kvs": pairs[:3]}), *iterate_changes(dict(list(few.items())[:5]))):
+        judged(read_metadata, document)
     for key in [key for key in sorted(dump) if "collection" in key or "/s/" in key or "fields" in key] * 4:
         value = bytearray(base64.b64decode(dump[key]))
         if value:
             value[dice.randrange(len(value))] ^= 1 << dice.randrange(8)
-        judged(state, {**dump, key: base64.b64encode(value).decode()})
+        judged(read_metadata, {**dump, key: base64.b64encode(value).decode()})
 
 
 def test_a_manifest_of_any_shape_is_read_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_a_manifest_of_any_shape_is_read_or_refused(monkeypatch: pytest.MonkeyPa
         "stats": {"one": ["2"], "two": {"paths": ["3"], "metadata": {}}},
     }
     path = "root/insert_log/1/2/3/_metadata/manifest-1.avro"
-    for document in (record, *changed(record)):
+    for document in (record, *iterate_changes(record)):
         monkeypatch.setattr(manifest, "read_record", {b"": document}.__getitem__)
         if isinstance(document, dict):
             assert judged(manifest.read_manifest, b"", path, "root") or document is not record
@@ -160,7 +160,7 @@ def test_a_manifest_of_any_shape_is_read_or_refused(monkeypatch: pytest.MonkeyPa
 def test_statistics_of_any_shape_are_read_or_damage() -> None:
     entry = stats.make_stats_log(100, pa.array([1, 2, 3]))
     for document in (entry, [entry]):
-        for changed_document in changed(document):
+        for changed_document in iterate_changes(document):
             text = json.dumps(changed_document).encode()
             findings = Findings("skip")
             rows = stats.make_stats_batch(stats.check_stats(text, "1", findings)).num_rows

@@ -16,6 +16,7 @@ from sawlog.milvus.metadata.load import load
 from sawlog.milvus.metadata.model import CollectionMeta, LogMeta, SegmentMeta
 from sawlog.milvus.metadata.written import describe_field
 from sawlog.storage import Storage
+from tests.milvus_binlog.packing import record
 from tests.milvus_binlog.support import GOLDEN, NOW, copy_root, id_of, read_rows
 
 DUMP = str(GOLDEN / "2.3.5" / "etcd.json")
@@ -29,28 +30,24 @@ def meta_of(collection: str = COLLECTION) -> CollectionMeta:
     return timeline.find_collections(None)[int(collection)]
 
 
-def record(name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "record", "name": name, "fields": [{"name": key, "type": kind} for key, kind in fields.items()]}
-
-
 def schema(version: int) -> Any:
     """The first fields of the schema of Milvus; arrays of files that hold no rows follow."""
     longs = dict.fromkeys(("entries_num", "timestamp_from", "timestamp_to"), "long")
     binlog = {**longs, "log_path": "string", "log_size": "long", "log_id": "long", "memory_size": "long"}
     children = {"child_fields": {"type": "array", "items": "long"}, "format": "string"}
-    binlogs = {"type": "array", "items": record("AvroBinlog", binlog)}
+    binlogs = {"type": "array", "items": record("AvroBinlog", **binlog)}
     group = {"field_id": "long", **(children if version >= 4 else {}), "binlogs": binlogs}
     position = {"channel_name": "string", "msg_id": "bytes", "msg_group": "string", "timestamp": "long"}
     fields: dict[str, Any] = {"segment_id": "long", "partition_id": "long", "segment_level": "long"}
     fields |= {"channel_name": "string", "num_of_rows": "long"}
-    fields |= {"start_position": record("AvroMsgPosition", position), "dml_position": "AvroMsgPosition"}
+    fields |= {"start_position": record("AvroMsgPosition", **position), "dml_position": "AvroMsgPosition"}
     fields |= {"storage_version": "long", "is_sorted": "boolean"}
     fields |= {"commit_timestamp": "long"} if version >= 3 else {}
     fields |= {"delete_apply_start_after_timetick": "long"} if version >= 5 else {}
-    fields["binlog_files"] = {"type": "array", "items": record("AvroFieldBinlog", group)}
+    fields["binlog_files"] = {"type": "array", "items": record("AvroFieldBinlog", **group)}
     names = ("deltalog_files", "statslog_files", "bm25_statslog_files")
     fields |= {name: {"type": "array", "items": "AvroFieldBinlog"} for name in names}
-    return fastavro.parse_schema(record("ManifestEntry", fields))
+    return fastavro.parse_schema(record("ManifestEntry", **fields))
 
 
 def group_of(field: int, logs: tuple[LogMeta, ...]) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def observe(subject: dict[str, Any], scratch: Path) -> dict[str, Any]:
             [verb, path, "--json", "--format", name, "--view", subject["view"], *texts]
         )
     if "table" in subject:
-        observation["write"] = seeing(lambda: written(subject, scratch))
+        observation["write"] = seeing(lambda: write_table(subject, scratch))
     return observation
 
 
@@ -147,12 +147,12 @@ def repaired(path: str, name: str, options: dict[str, Any], scratch: Path) -> di
     """The report of a repair, and what it wrote."""
     target = scratch / "repaired"
     report = sawlog.repair(path, target, format=name, **options).to_dict()
-    return {"report": report, "files": files(target)}
+    return {"report": report, "files": digest_files(target)}
 
 
-def files(path: Path) -> dict[str, str]:
+def digest_files(path: Path) -> dict[str, str]:
     """Digests of all files at a path."""
-    paths = [path] if path.is_file() else sorted(path for path in path.rglob("*") if path.is_file())
+    paths = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     return {str(file_path.relative_to(path)): digest(file_path.read_bytes()) for file_path in paths}
 
 
@@ -182,12 +182,12 @@ def command(words: list[str]) -> dict[str, Any]:
     return {"exit": int(code), "stdout": data, "stderr": err.getvalue()}
 
 
-def written(subject: dict[str, Any], scratch: Path) -> dict[str, str]:
+def write_table(subject: dict[str, Any], scratch: Path) -> dict[str, str]:
     """The bytes that a table is written as."""
     target = scratch / "written"
     with pa.ipc.open_file(subject["table"]) as reader:
         sawlog.write(reader.read_all(), target, format=subject["format"], **subject["write_options"])
-    return files(target)
+    return digest_files(target)
 
 
 def digest(data: bytes | str) -> str:

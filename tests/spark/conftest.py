@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import warnings
 import zipfile
@@ -16,6 +15,7 @@ import pytest
 import sawlog.spark
 from sawlog.format import lazy, recognition
 from sawlog.spark.jvm import CLASS_PATH, launch_settings
+from tests.support import find_free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,12 +65,16 @@ def nameless(folder: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def registered(spark: SparkSession) -> SparkSession:
+    sawlog.spark.register(spark)
+    return spark
+
+
 @pytest.fixture(scope="session")
 def connect_port() -> int:
     """Where the session is a server of Spark Connect, too."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return find_free_port()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 
 
-def log(directory: Path, first: int, last: int, name: str, day: str | None = None) -> None:
+def write_log(directory: Path, first: int, last: int, name: str, day: str | None = None) -> None:
     numbers = list(range(first, last))
     options = {} if day is None else {"column_partition": day}
     with Logger(directory, SCHEMA, namespace="Market", table="Trades", internal_partition=name, **options) as logger:

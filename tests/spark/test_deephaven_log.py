@@ -29,7 +29,7 @@ COUNT = 2000
 FLAGS = [3, 3, 1, 0, 2]
 
 
-def log(count: int) -> list[bytes]:
+def make_rows(count: int) -> list[bytes]:
     """Rows that hold their number, some in sets of three."""
     rows = []
     for i in range(count):
@@ -39,18 +39,12 @@ def log(count: int) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def registered(spark: SparkSession) -> SparkSession:
-    sawlog.spark.register(spark)
-    return spark
-
-
-@pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of two logs of one partition; the second one begins by deleting what was before it."""
     directory = tmp_path_factory.mktemp("binlogs")
     name = "Ns.Trades.System.vm1.2024-05-06.bin.2024-05-06.{}0000.000+0000"
-    (directory / name.format("09")).write_bytes(header(COLS) + b"".join(log(50)))
-    (directory / name.format("10")).write_bytes(header(COLS) + entry(4, DELETE) + b"".join(log(COUNT)))
+    (directory / name.format("09")).write_bytes(header(COLS) + b"".join(make_rows(50)))
+    (directory / name.format("10")).write_bytes(header(COLS) + entry(4, DELETE) + b"".join(make_rows(COUNT)))
     return directory
 
 
@@ -100,7 +94,7 @@ def test_columns_that_are_said_to_hold_no_nulls(registered: SparkSession, place:
 
 
 def test_damage_is_left_out_where_that_is_wanted(registered: SparkSession, tmp_path: Path) -> None:
-    rows = log(500)
+    rows = make_rows(500)
     broken = bytearray(rows[100])
     broken[-1] ^= 1
     path = tmp_path / "t.bin"

@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def registered(spark: SparkSession) -> SparkSession:
-    sawlog.spark.register(spark)
-    return spark
-
-
-@pytest.fixture(scope="module")
 def values(registered: SparkSession) -> DataFrame:
     rows = [(i, golden.data(f"gauge_100_small_{i:02}")) for i in range(8)]
     return registered.createDataFrame([*rows, (8, None)], "id int, value binary")

@@ -28,7 +28,7 @@ def source(spark: SparkSession, path: Path, **options: Any) -> DataFrame:
     return reader.options(**{name: str(value) for name, value in options.items()}).load(str(path))
 
 
-def table(rows: int = 1000) -> pa.Table:
+def make_table(rows: int = 1000) -> pa.Table:
     rng = np.random.default_rng(2)
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(rng.standard_normal(rows * 4, dtype="f4")), 4)
     return pa.table(
@@ -52,7 +52,7 @@ def by_key(rows: pa.Table, key: str = "pk") -> list[dict[str, Any]]:
 def tree(tmp_path: Path) -> tuple[Path, list[int]]:
     """Two partitions, several segments and batches, own deletes, and L0 deletes of one and of all partitions."""
     root = tmp_path / "tree"
-    write_collection(root, table(), binlog_bytes=8 << 10, segment_bytes=16 << 10)
+    write_collection(root, make_table(), binlog_bytes=8 << 10, segment_bytes=16 << 10)
     segments = open_as_it_lies(root, view="segments").to_table().to_pylist()
     assert len(segments) > 4
     for segment in segments[:2]:

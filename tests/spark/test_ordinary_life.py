@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.stream_logs import log, log_other
+from tests.spark.stream_logs import log_other, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ def another_format(root: Path, number: int) -> None:
 
 
 def other_partitions(root: Path, number: int) -> None:
-    log(root / "logs", 100 * number, 100 * number + 3, f"v{number}", f"2026-01-{number + 1:02}")
+    write_log(root / "logs", 100 * number, 100 * number + 3, f"v{number}", f"2026-01-{number + 1:02}")
 
 
 @pytest.mark.spread(5)
@@ -57,7 +57,7 @@ def test_a_query_goes_on(
         pytest.skip("streams need PySpark 4.2, or the jar")
     counts = []
     for number in range(3):
-        log(tmp_path / "logs", number * 10, number * 10 + 10, f"w{number}")
+        write_log(tmp_path / "logs", number * 10, number * 10 + 10, f"w{number}")
         rows = spark.readStream.format("sawlog").schema("n long").load(str(tmp_path / "logs"))
         writer = rows.writeStream.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint"))
         query = writer.format("parquet").start(str(tmp_path / "out"))

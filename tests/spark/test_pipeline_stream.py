@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ from sawlog.deephaven.log.logger import Logger
 from sawlog.pipeline import load
 from sawlog.pipeline.progress import BatchReport
 from tests.exactly_once.processes import command, descendants, kill
+from tests.support import find_free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +103,7 @@ def read_dear(spark: SparkSession, directory: Path) -> list[int]:
     return sorted(spark.read.parquet(str(directory / "dear")).toArrow()["n"].to_pylist())
 
 
-def expected(count: int) -> list[int]:
+def make_expected(count: int) -> list[int]:
     return [n for n in range(count) if n % 20 >= 10]
 
 
@@ -113,11 +113,11 @@ def test_what_is_added_is_read_once(spark: SparkSession, logger: Logger, tmp_pat
     logger.write(ticks(0, 2000))
     logger.write(ticks(2000, 1000))
     first, _ = once(spark, path)
-    assert read_dear(spark, tmp_path) == expected(3000)
+    assert read_dear(spark, tmp_path) == make_expected(3000)
     logger.write(ticks(3000, 500))
     second, totals = once(spark, path)
-    assert read_dear(spark, tmp_path) == expected(3500)
-    assert sorted(sawlog.read(tmp_path / "copy")["n"].to_pylist()) == expected(3500)
+    assert read_dear(spark, tmp_path) == make_expected(3500)
+    assert sorted(sawlog.read(tmp_path / "copy")["n"].to_pylist()) == make_expected(3500)
     assert totals.rows == {"dear": 500, "copy": 500}
     first, second = ([report for report in reports if report.sink == "dear"] for reports in (first, second))
     assert len(logger.files) > 2
@@ -143,7 +143,7 @@ def test_a_log_that_has_a_column_more(spark: SparkSession, logger: Logger, tmp_p
         later.write(wider)
     for _ in range(2):
         once(spark, path)
-        assert read_dear(spark, tmp_path) == expected(200)
+        assert read_dear(spark, tmp_path) == make_expected(200)
 
 
 def test_damage_is_written_down_as_it_comes(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
@@ -292,15 +292,9 @@ class RunningPipeline:
         return sum(event["rows"] for event in self.events if event["event"] == "batch")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.nightly
 def test_killed_and_started_again_every_row_arrives_once(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
-    port = free_port()
+    port = find_free_port()
     path = write_pipeline(tmp_path, trigger='trigger = "100 milliseconds"', settings=f"[metrics]\nport = {port}")
     logger.write(ticks(0, 500))
     running = RunningPipeline(path)
@@ -311,14 +305,14 @@ def test_killed_and_started_again_every_row_arrives_once(spark: SparkSession, lo
     running = RunningPipeline(path)
     running.wait_for(lambda: running.rows > 0)
     logger.write(ticks(1500, 500))
-    running.wait_for(lambda: read_dear(spark, tmp_path) == expected(2000), 1.0)
+    running.wait_for(lambda: read_dear(spark, tmp_path) == make_expected(2000), 1.0)
     running.wait_for(lambda: b"sawlog_last_batch" in metrics(port))
     assert b'sawlog_rows_total{pipeline="ticks",sink="dear"}' in metrics(port)
     assert b"sawlog_lag_bytes" in metrics(port)
     assert len(logger.files) == 2
     assert running.end(signal.SIGTERM) == 0
     assert running.events[-1]["event"] == "end"
-    assert read_dear(spark, tmp_path) == expected(2000)
+    assert read_dear(spark, tmp_path) == make_expected(2000)
 
 
 def metrics(port: int) -> bytes:

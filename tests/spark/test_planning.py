@@ -10,7 +10,6 @@ import pickle
 import tempfile
 import threading
 import tracemalloc
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -68,27 +67,20 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counts
 
 
-@pytest.fixture
-def root() -> Iterator[str]:
-    name = uuid.uuid4().hex
-    yield f"memory://{name}"
-    fsspec.filesystem("memory").rm(f"/{name}", recursive=True)
-
-
-def gauges(count: int) -> pa.Table:
+def make_gauges(count: int) -> pa.Table:
     tags = pa.array([[("_ws_", "demo")]] * count, pa.map_(pa.string(), pa.string()))
     times = pa.array(range(count)).cast(pa.timestamp("ms", "UTC"))
     return pa.table({"timestamp": times, "value": [1.0] * count, "_metric_": ["m"] * count, "tags": tags})
 
 
-def records(count: int) -> pa.Table:
+def make_records(count: int) -> pa.Table:
     return pa.table({"record": pa.array([b"%0100d" % n for n in range(count)])})
 
 
 SAMPLES: dict[str, tuple[str, Any, dict[str, Any]]] = {
-    "leveldb_log": ("{:06}.log", records, {}),
+    "leveldb_log": ("{:06}.log", make_records, {}),
     "deephaven_log": ("Trades.bin.{:06}", lambda count: pa.table({"i": range(count)}), {}),
-    "filodb_record": ("{:06}.container", gauges, {"table": "gauge", "container_timestamp": 0}),
+    "filodb_record": ("{:06}.container", make_gauges, {"table": "gauge", "container_timestamp": 0}),
 }
 
 
@@ -125,7 +117,7 @@ def test_many_small_remote_files_are_planned_together(name: str, requests: Count
 def test_few_rows_of_many_files_are_few_tasks(requests: Counter[str], root: str) -> None:
     """No more than run at a time: Spark runs all of them to see whether there is a row."""
     for number in range(FILES):
-        sawlog.write(records(1), f"{root}/{number:06}.log", format="leveldb_log")
+        sawlog.write(make_records(1), f"{root}/{number:06}.log", format="leveldb_log")
     _, tasks, (function, parts) = planned_by_the_jar({"path": root}, 3)
     assert tasks == 2
     requests.clear()
@@ -307,7 +299,7 @@ def test_a_log_that_is_gone_when_tasks_look_is_left_to_its_readers(root: str, hu
 
 @pytest.mark.nightly
 def test_a_task_looks_where_containers_begin(root: str) -> None:
-    sawlog.write(gauges(150_000), f"{root}/1.container", format="filodb_record", **SAMPLES["filodb_record"][2])
+    sawlog.write(make_gauges(150_000), f"{root}/1.container", format="filodb_record", **SAMPLES["filodb_record"][2])
     looks, tasks, reading = planned_by_the_jar({"path": root, "format": "filodb_record", "task_bytes": "2000000"})
     assert (looks, tasks > 3) == (1, True)
     expected = sawlog.read(root, format="filodb_record")["timestamp"].to_pylist()
@@ -317,7 +309,7 @@ def test_a_task_looks_where_containers_begin(root: str) -> None:
 @pytest.mark.heavy
 def test_a_hundred_thousand_remote_files(requests: Counter[str], root: str) -> None:
     files = 100_000
-    sawlog.write(records(1), f"{root}/000001.log", format="leveldb_log")
+    sawlog.write(make_records(1), f"{root}/000001.log", format="leveldb_log")
     fs = fsspec.filesystem("memory")
     (data,) = (file_data.getvalue() for path, file_data in fs.store.items() if root[9:] in path)
     for number in range(2, files + 1):
@@ -355,7 +347,7 @@ def test_an_index_plans_without_headers(requests: Counter[str], root: str) -> No
 
 
 def test_an_index_cuts_a_large_remote_file(requests: Counter[str], root: str) -> None:
-    sawlog.write(gauges(150_000), f"{root}/1.container", format="filodb_record", **SAMPLES["filodb_record"][2])
+    sawlog.write(make_gauges(150_000), f"{root}/1.container", format="filodb_record", **SAMPLES["filodb_record"][2])
     pipe_old(root)
     options = {"path": root, "task_bytes": "2000000"}
     (size,) = fsspec.filesystem("memory").du(f"/{root[9:]}", total=False).values()

@@ -55,7 +55,7 @@ def read_on_spark(path: Path | str, ddl: str | None = None, **options: str) -> p
     return pa.Table.from_batches(batches, batches[0].schema if batches else None) if batches else pa.table({})
 
 
-def records(path: Path | str, **options: str) -> list[bytes]:
+def read_records(path: Path | str, **options: str) -> list[bytes]:
     table = read_on_spark(path, "record binary", **options)
     return table["record"].to_pylist() if table.num_columns else []
 
@@ -118,30 +118,30 @@ def test_the_data_s_own_columns_win(tmp_path: Path) -> None:
 
 def test_filters_leave_out_files(tree: Path) -> None:
     (tree / "day=2026-01-03" / "hour=__HIVE_DEFAULT_PARTITION__" / "3.log").write_bytes(b"\1" * 100)
-    assert records(tree, filters='[["day", "=", "2026-01-02"]]') == [b"two", b"II"], "the damaged file is not read"
-    assert records(tree, filters='[["hour", ">", 7]]') == []
-    assert records(tree, filters='[["hour", ">", 6], ["day", "<", "2026-01-03"]]') == [b"two", b"II"]
+    assert read_records(tree, filters='[["day", "=", "2026-01-02"]]') == [b"two", b"II"], "the damaged file is not read"
+    assert read_records(tree, filters='[["hour", ">", 7]]') == []
+    assert read_records(tree, filters='[["hour", ">", 6], ["day", "<", "2026-01-03"]]') == [b"two", b"II"]
 
 
 def test_options_of_spark_choose_files(tree: Path) -> None:
-    assert records(tree, recursivefilelookup="false") == [b"top", b"two", b"II", b"three"]
-    assert records(tree, pathglobfilter="[12].log") == [b"top", b"two", b"II"]
-    assert records(tree, pathglobfilter="{1,{3,4}}.*") == [b"top", b"three", b"four"]
-    assert records(tree / "1.log", pathglobfilter="1*") == [b"top"]
+    assert read_records(tree, recursivefilelookup="false") == [b"top", b"two", b"II", b"three"]
+    assert read_records(tree, pathglobfilter="[12].log") == [b"top", b"two", b"II"]
+    assert read_records(tree, pathglobfilter="{1,{3,4}}.*") == [b"top", b"three", b"four"]
+    assert read_records(tree / "1.log", pathglobfilter="1*") == [b"top"]
     with pytest.raises(sawlog.FormatError, match="holds no files"):
-        records(tree, pathglobfilter="*.bin")
+        read_records(tree, pathglobfilter="*.bin")
 
 
 def test_when_files_were_written(tree: Path) -> None:
     for number, path in enumerate(sorted(tree.rglob("*.log"), key=lambda file: file.name)):
         os.utime(path, (1_000_000 + number, 1_000_000 + number))
     times = [dt.datetime.fromtimestamp(1_000_000 + n, dt.UTC) for n in range(4)]
-    assert records(tree, modifiedafter=times[2].isoformat()) == [b"four"]
-    assert records(tree, modifiedbefore=times[1].isoformat().replace("+00:00", "Z")) == [b"top"]
+    assert read_records(tree, modifiedafter=times[2].isoformat()) == [b"four"]
+    assert read_records(tree, modifiedbefore=times[1].isoformat().replace("+00:00", "Z")) == [b"top"]
     local = times[0].astimezone().replace(tzinfo=None).isoformat()
-    assert records(tree, modifiedafter=local, modifiedbefore=times[2].isoformat()) == [b"two", b"II"]
+    assert read_records(tree, modifiedafter=local, modifiedbefore=times[2].isoformat()) == [b"two", b"II"]
     with pytest.raises(OptionError, match="option modifiedafter='soon': expected a time"):
-        records(tree, modifiedafter="soon")
+        read_records(tree, modifiedafter="soon")
 
 
 def test_files_of_remote_storage() -> None:
@@ -224,10 +224,10 @@ def test_files_that_are_gone_before_their_headers_are_read(tree: Path, monkeypat
 
     monkeypatch.setattr(Storage, "find", find)
     data = (tree / "1.log").read_bytes()
-    assert records(tree, ignoremissingfiles="true")[0] == b"two"
+    assert read_records(tree, ignoremissingfiles="true")[0] == b"two"
     (tree / "1.log").write_bytes(data)
     with pytest.raises(FileNotFoundError):
-        records(tree)
+        read_records(tree)
 
 
 def test_partitions_in_paths_are_columns_of_spark(spark: SparkSession, tree: Path, with_jar: bool) -> None:

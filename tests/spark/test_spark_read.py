@@ -33,7 +33,7 @@ def collect(frame: DataFrame) -> pa.Table:
     return frame.toArrow().combine_chunks().replace_schema_metadata(None)
 
 
-def expected(*args: Any, **kwargs: Any) -> pa.Table:
+def read_expected(*args: Any, **kwargs: Any) -> pa.Table:
     return sawlog.read(*args, **kwargs).combine_chunks()
 
 
@@ -48,13 +48,13 @@ def test_nothing_has_to_be_registered(spark: SparkSession, database: Path) -> No
     frame = spark.read.format("sawlog").load(str(database))
     assert frame.schema.simpleString() == "struct<record:binary>"
     assert not frame.schema["record"].nullable
-    assert collect(frame).equals(expected(database))
+    assert collect(frame).equals(read_expected(database))
 
 
 def test_short_name_in_sql(spark: SparkSession, database: Path) -> None:
     assert "leveldb_log" in sawlog.spark.register(spark)
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING leveldb_log OPTIONS (path '{database}', provenance 'true')")
-    table = expected(database, provenance=True)
+    table = read_expected(database, provenance=True)
     assert collect(spark.sql("SELECT record, _file, _offset FROM v")).equals(table)
 
 
@@ -85,7 +85,7 @@ def test_a_file_is_split_over_tasks(spark: SparkSession, database: Path, task_by
     blocks = -(-(database / "000003.log").stat().st_size // 32768)
     per_task = -(-task_bytes // 32768)
     assert frame.rdd.getNumPartitions() == -(-blocks // per_task)
-    assert collect(frame).equals(expected(database, provenance=True))
+    assert collect(frame).equals(read_expected(database, provenance=True))
 
 
 def test_small_files_share_a_task(spark: SparkSession, tmp_path: Path) -> None:
@@ -93,16 +93,16 @@ def test_small_files_share_a_task(spark: SparkSession, tmp_path: Path) -> None:
     write_logs(logs, 50)
     frame = spark.read.format("sawlog").load(str(logs))
     assert frame.rdd.getNumPartitions() == 1
-    assert collect(frame).equals(expected(logs))
+    assert collect(frame).equals(read_expected(logs))
 
 
 def test_globs_and_lists_of_paths(spark: SparkSession, tmp_path: Path) -> None:
     logs = tmp_path / "logs, all"
     write_logs(logs, 12)
     reading = spark.read.format("sawlog")
-    assert collect(reading.load(f"{logs}/00000[2-5].log")).equals(expected(f"{logs}/00000[2-5].log"))
+    assert collect(reading.load(f"{logs}/00000[2-5].log")).equals(read_expected(f"{logs}/00000[2-5].log"))
     pair = [f"{logs}/000007.log", f"file:{logs}/000003.log"]
-    assert collect(reading.load(pair)).equals(expected(pair))
+    assert collect(reading.load(pair)).equals(read_expected(pair))
 
 
 def test_a_relative_path_means_the_drivers_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_damage_fails_unless_told_otherwise(spark: SparkSession, damaged: Path) 
     with pytest.raises(PythonException, match=r"000003\.log: checksum_mismatch at byte 7\d{4} .*expected .*, found "):
         spark.read.format("sawlog").load(str(damaged)).count()
     with pytest.warns(sawlog.DamageWarning):
-        table = expected(damaged, on_damage="skip")
+        table = read_expected(damaged, on_damage="skip")
     assert 0 < table.num_rows < 3000
     for task_bytes in (1, 1 << 20):
         reading = spark.read.format("sawlog").option("mode", "dropMalformed").option("task_bytes", task_bytes)
@@ -139,7 +139,7 @@ def test_damage_fails_unless_told_otherwise(spark: SparkSession, damaged: Path) 
 
 def test_damage_is_a_view(spark: SparkSession, damaged: Path) -> None:
     frame = spark.read.format("sawlog").option("view", "damage").load(str(damaged))
-    table = expected(damaged, view="damage")
+    table = read_expected(damaged, view="damage")
     assert "checksum_mismatch" in table["kind"].to_pylist()
     assert collect(frame).equals(table)
 
@@ -220,7 +220,7 @@ def test_garbage_collection_forgets_the_kernels_once(database: Path, monkeypatch
 def test_columns_are_chosen_by_schema(spark: SparkSession, database: Path) -> None:
     reading = spark.read.format("sawlog").schema("_offset bigint, record binary")
     assert collect(reading.load(str(database))).equals(
-        expected(database, columns=["_offset", "record"]).cast(
+        read_expected(database, columns=["_offset", "record"]).cast(
             pa.schema([("_offset", pa.int64()), ("record", pa.binary())])
         )
     )
@@ -228,7 +228,7 @@ def test_columns_are_chosen_by_schema(spark: SparkSession, database: Path) -> No
 
 def test_columns_are_chosen_by_option(spark: SparkSession, database: Path) -> None:
     reading = spark.read.format("sawlog").option("columns", "_offset, _file")
-    assert collect(reading.load(str(database))).equals(expected(database, columns=["_offset", "_file"]))
+    assert collect(reading.load(str(database))).equals(read_expected(database, columns=["_offset", "_file"]))
     reading_schema = reading.schema("_offset bigint, _file string")
     assert reading_schema.load(str(database)).columns == ["_offset", "_file"]
 
@@ -299,7 +299,7 @@ def test_storage_options_reach_the_executors(spark: SparkSession, s3: dict[str, 
         .option("storage.client_kwargs", str(s3["client_kwargs"]).replace("'", '"'))
         .option("task_bytes", 200_000)
     )
-    assert collect(reading.load(place.replace("s3:", "s3a:"))).equals(expected(database))
+    assert collect(reading.load(place.replace("s3:", "s3a:"))).equals(read_expected(database))
 
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -320,7 +320,7 @@ def test_pushdown_reads_less(
     reading = spark.read.format("sawlog").options(provenance="true", pushdown="true", task_bytes="32768")
     filtered = reading.load(str(database)).where("_offset >= 70000 AND _offset < 90000 AND record IS NOT NULL")
     filters = [("_offset", ">=", 70_000), ("_offset", "<", 90_000)]
-    assert collect(filtered).equals(expected(database, provenance=True, filters=filters))
+    assert collect(filtered).equals(read_expected(database, provenance=True, filters=filters))
     frame = reading.load(str(database))
     assert frame.count() == 3000
     pruned = with_jar or (allowed and pyspark_version >= (4, 1))
@@ -340,7 +340,7 @@ def test_filters_are_taken_by_option(spark: SparkSession, database: Path) -> Non
     reading = spark.read.format("sawlog").option("task_bytes", 32768)
     reading = reading.option("columns", "record")
     frame = reading.option("filters", '[["_offset", ">=", 70000], ["_offset", "<", 90000]]').load(str(database))
-    assert collect(frame).equals(expected(database, filters=[("_offset", ">=", 70_000), ("_offset", "<", 90_000)]))
+    assert collect(frame).equals(read_expected(database, filters=[("_offset", ">=", 70_000), ("_offset", "<", 90_000)]))
     assert frame.rdd.getNumPartitions() < reading.option("filters", "[]").load(str(database)).rdd.getNumPartitions()
 
 

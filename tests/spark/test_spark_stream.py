@@ -35,7 +35,7 @@ from sawlog.spark.writer import SawlogWriter
 from sawlog.storage import Storage, commit
 from sawlog.storage.commit_log import LOG
 from tests.exactly_once.run_queries import SINKS
-from tests.spark.stream_logs import log, log_other
+from tests.spark.stream_logs import log_other, write_log
 from tests.support import write_records
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def run(spark: SparkSession, root: Path, sink: str, columns: str = "n", **option
 
 
 def test_rows_are_written_into_parquet_within_limits(spark: SparkSession, tmp_path: Path) -> None:
-    log(tmp_path / "logs", 0, 100, "a")
+    write_log(tmp_path / "logs", 0, 100, "a")
     assert [
         progress_entry.numInputRows
         for progress_entry in run(spark, tmp_path, "parquet", maxRowsPerTrigger=40).recentProgress
@@ -62,7 +62,7 @@ def test_rows_are_written_into_parquet_within_limits(spark: SparkSession, tmp_pa
         40,
         20,
     ]
-    log(tmp_path / "logs", 100, 150, "b")
+    write_log(tmp_path / "logs", 100, 150, "b")
     progress = run(spark, tmp_path, "parquet").recentProgress
     assert [progress_entry.numInputRows for progress_entry in progress] == [50]
     assert progress[0].sources[0].latestOffset == '{"behind": {"bytes": 0, "files": 0}}'
@@ -83,7 +83,7 @@ def test_rows_are_written_into_parquet_within_limits(spark: SparkSession, tmp_pa
 )
 def test_a_micro_batch_that_is_repeated_is_written_once(spark: SparkSession, tmp_path: Path, sink: str) -> None:
     """The driver was killed after it had committed the files, and before Spark knew."""
-    log(tmp_path / "logs", 0, 100, "a")
+    write_log(tmp_path / "logs", 0, 100, "a")
     columns, options = SINKS[sink]
     for _ in range(2):
         rows = spark.readStream.format("sawlog").load(str(tmp_path / "logs")).selectExpr("n AS k", "s")
@@ -99,10 +99,10 @@ def test_a_micro_batch_that_is_repeated_is_written_once(spark: SparkSession, tmp
 def test_a_replaced_file_ends_the_stream(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.errors import StreamingQueryException
 
-    log(tmp_path / "logs", 0, 100, "a")
+    write_log(tmp_path / "logs", 0, 100, "a")
     run(spark, tmp_path, "parquet")
     (path,) = (tmp_path / "logs").iterdir()
-    log(tmp_path / "other", 500, 700, "a")
+    write_log(tmp_path / "other", 500, 700, "a")
     (other_path,) = (tmp_path / "other").iterdir()
     shutil.copy(other_path, path)
     with pytest.raises(StreamingQueryException, match="the file was replaced or rewritten"):
@@ -131,7 +131,7 @@ def test_from_an_object_store_and_into_it(spark: SparkSession, s3: dict[str, Any
 
 def test_every_core_gets_a_share_of_a_micro_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(8):
-        log(tmp_path, number * 100, number * 100 + 100, f"w{number}")
+        write_log(tmp_path, number * 100, number * 100 + 100, f"w{number}")
     options = {"path": str(tmp_path), "format": "deephaven_log"}
 
     def tasks(worth: int, cores: int = 2, **settings: str) -> list[int]:
@@ -151,13 +151,13 @@ def test_every_core_gets_a_share_of_a_micro_batch(tmp_path: Path, monkeypatch: p
 
 
 def test_a_file_that_appears_while_a_query_starts_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log(tmp_path, 0, 100, "w0")
+    write_log(tmp_path, 0, 100, "w0")
     (tmp_path / "notes.txt").write_text("no log")
     opened = SparkRequest.open
 
     def open_slowly(request: SparkRequest) -> Dataset:
         dataset = opened(request)
-        log(tmp_path, 100, 200, "w1")
+        write_log(tmp_path, 100, 200, "w1")
         return dataset
 
     monkeypatch.setattr(SparkRequest, "open", open_slowly)
@@ -178,7 +178,7 @@ def share(sink: SawlogStreamWriter, text: bytes, task: int, run: str, batch: int
     return StagedTask(writing.finish(), QUERY, run)
 
 
-def records(place: object) -> list[bytes]:
+def read_records(place: object) -> list[bytes]:
     if not Storage().exists(str(place)) or not Storage().find(str(place)):
         return []
     return sorted(sawlog.read(str(place), format="leveldb_log").column("record").to_pylist())
@@ -241,14 +241,14 @@ def test_a_driver_killed_between_any_two_steps(place: str, overwrite: bool, monk
         before = [] if overwrite else [b"before"]
         with killed_at(step, monkeypatch) as cut:
             sink.commit(shares, BATCH)
-        records_seen, all_records = records(root), [b"a", b"b", *before]
+        records_seen, all_records = read_records(root), [b"a", b"b", *before]
         assert records_seen in ([b"before"], all_records), "a part of a micro-batch was seen"
         again = [share(sink, b"b", 0, "r2"), share(sink, b"a", 3, "r2")]
         sink.commit(again, BATCH)
-        assert records(root) == [b"a", b"b", *before]
+        assert read_records(root) == [b"a", b"b", *before]
         sink.commit([share(sink, b"once more", 0, "r3")], BATCH)
         sink.commit([share(sink, b"older", 0, "r3", 6)], 6)
-        assert records(root) == [b"a", b"b", *before]
+        assert read_records(root) == [b"a", b"b", *before]
         assert Storage().directories.find_staged_paths(root, "") == []
         if not cut():
             break
@@ -278,14 +278,14 @@ def test_a_commit_in_a_process_that_has_lost_its_parent_publishes_all(place: str
         with pytest.raises(SawlogError, match="staged for another job"):
             orphan.commit([task], batch)
         orphan.commit([dataclasses.replace(task, owner=sink.sink.job.owner)], batch)
-    assert records(place) == [b"row", b"row"]
+    assert read_records(place) == [b"row", b"row"]
 
 
 def test_what_failed_attempts_have_staged_does_not_become_visible(tmp_path: Path) -> None:
     sink = make_sink(tmp_path)
     failed, good = share(sink, b"failed", 0, "r1"), share(sink, b"good", 0, "r1")
     sink.commit([good], BATCH)
-    assert records(tmp_path) == [b"good"]
+    assert read_records(tmp_path) == [b"good"]
     assert not Path(failed.staged[0].temporary).exists()
     assert [path.name for path in (tmp_path / "batch-00000007-query").iterdir()] == ["part-00000-query-00000007.log"]
 
@@ -332,14 +332,14 @@ def test_logs_of_another_table_that_appear(
     format: dict[str, str],
 ) -> None:
     place = tmp_path / "logs"
-    log(place, 0, 5, "a")
+    write_log(place, 0, 5, "a")
     query = Query(place, now=now, **format)
     begin = query.offset
     assert query.look() == list(range(5))
     offset = query.offset
     for name in ("a", "b"):
         log_other(place, name)
-    log(place, 5, 8, "b")
+    write_log(place, 5, 8, "b")
     assert Query(place, now=now, **format).rows(begin, query.offset) == list(range(5)), "the first one is repeated"
     caplog.clear()
     query = Query(place, offset, now=now, **format)
@@ -353,7 +353,7 @@ def test_logs_of_another_table_that_appear(
         path.rename(tmp_path / path.name)
     query = Query(place, query.offset, now=now, **format)
     assert query.look() == []
-    log(place, 8, 9, "c")
+    write_log(place, 8, 9, "c")
     for path in trades:
         (tmp_path / path.name).rename(path)
     query = Query(place, query.offset, now=now, **format)
@@ -361,13 +361,13 @@ def test_logs_of_another_table_that_appear(
     for path in place.iterdir():
         if ".Other." in path.name:
             path.unlink()
-    log(place, 9, 10, "d")
+    write_log(place, 9, 10, "d")
     assert Query(place, query.offset, now=now, **format).look() == [9]
 
 
 def test_a_micro_batch_whose_files_are_all_gone_is_not_empty(tmp_path: Path) -> None:
     place = tmp_path / "logs"
-    log(place, 0, 5, "a")
+    write_log(place, 0, 5, "a")
     query = Query(place)
     begin = query.offset
     query.look()
@@ -380,14 +380,14 @@ def test_a_micro_batch_whose_files_are_all_gone_is_not_empty(tmp_path: Path) -> 
 
 
 def test_a_stream_of_one_of_several_tables(tmp_path: Path) -> None:
-    log(tmp_path, 0, 5, "a")
+    write_log(tmp_path, 0, 5, "a")
     log_other(tmp_path)
     with pytest.raises(OptionError, match=r"logs of several tables: Market.Other, Market.Trades"):
         Query(tmp_path).look()
     options = {"format": "deephaven_log", "namespace": "Market"}
     query = Query(tmp_path, **options, table="Trades")
     assert query.look() == list(range(5))
-    log(tmp_path, 5, 7, "b")
+    write_log(tmp_path, 5, 7, "b")
     log_other(tmp_path, "v")
     assert Query(tmp_path, query.offset, now=True, **options, table="Trades").look() == [5, 6]
     other_query = Query(tmp_path, **options, table="Other", schema="price double")
@@ -408,7 +408,7 @@ def test_files_of_another_format_that_appear(tmp_path: Path) -> None:
     for path in shop.iterdir():
         if not path.name.endswith(".log"):
             shutil.copy(path, tmp_path / path.name)
-    log(tmp_path, 0, 5, "a")
+    write_log(tmp_path, 0, 5, "a")
     write(3, b"3")
     write(9, b"4")
     query = Query(tmp_path, query.offset, schema="record binary", now=True)
@@ -418,7 +418,7 @@ def test_files_of_another_format_that_appear(tmp_path: Path) -> None:
 
 def test_a_storage_that_fails_leaves_no_file_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even while it is found out which files belong to the stream."""
-    log(tmp_path, 0, 5, "a")
+    write_log(tmp_path, 0, 5, "a")
     log_other(tmp_path)
     offset = Query(tmp_path, format="deephaven_log", table="Trades").reader.initialOffset()
     query = Query(tmp_path, offset, format="deephaven_log", table="Trades")

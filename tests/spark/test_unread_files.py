@@ -21,13 +21,13 @@ from sawlog.spark import planner
 from sawlog.spark.reader import make_reader, read_schema
 from sawlog.spark.stream_reader import make_stream_reader
 from tests.spark.conftest import COLUMNS, nameless
-from tests.spark.stream_logs import log
+from tests.spark.stream_logs import write_log
 from tests.support import write_records
 
 ROWS = 12
 
 
-def write_log(path: Path, count: int) -> None:
+def write_numbered_log(path: Path, count: int) -> None:
     records = [b"record %d" % number for number in range(count)]
     write_records(path, records)
 
@@ -42,7 +42,7 @@ def mixed(tmp_path: Path) -> Path:
     for number in range(ROWS):
         database.put(b"key%d" % number, b"value")
     database.close()
-    write_log(folder / "000007.log", 9)
+    write_numbered_log(folder / "000007.log", 9)
     return folder
 
 
@@ -144,8 +144,8 @@ class Follow:
 def test_streams_say_it_too(
     tmp_path: Path, by: str, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
 ) -> None:
-    log(tmp_path / "logs", 0, 5, "a")
-    write_log(tmp_path / "000007.log", 9)
+    write_log(tmp_path / "logs", 0, 5, "a")
+    write_numbered_log(tmp_path / "000007.log", 9)
     follow = Follow(tmp_path, by)
     assert follow.look() == 5
     messages = [*(record.getMessage() for record in caplog.records), *(str(record.message) for record in recwarn.list)]
@@ -153,10 +153,10 @@ def test_streams_say_it_too(
         len([message for message in messages if "000007.log was not read (135 bytes): read as LevelDB" in message]) == 1
     )
     caplog.clear()
-    write_log(tmp_path / "000007.log", 10)
+    write_numbered_log(tmp_path / "000007.log", 10)
     for number in (1, 2):
-        write_log(tmp_path / "later" / f"00000{number}.log", 3)
-        log(tmp_path / "logs", number, number + 1, f"b{number}")
+        write_numbered_log(tmp_path / "later" / f"00000{number}.log", 3)
+        write_log(tmp_path / "logs", number, number + 1, f"b{number}")
         assert follow.look() == 1
     assert caplog.text.count("was not read") == 1
     assert "later/000001.log was not read" in caplog.text

@@ -357,7 +357,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.fixture
-def written(s3: dict[str, Any], request: pytest.FixtureRequest) -> tuple[str, str, int]:
+def small_files(s3: dict[str, Any], request: pytest.FixtureRequest) -> tuple[str, str, int]:
     """Small files of a format in a bucket: the format, their directory, and how many rows there are."""
     name = request.param
     pattern, table, options = SAMPLES[name]
@@ -368,11 +368,11 @@ def written(s3: dict[str, Any], request: pytest.FixtureRequest) -> tuple[str, st
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("written", ["leveldb_log", "deephaven_log", "filodb_record"], indirect=True)
+@pytest.mark.parametrize("small_files", ["leveldb_log", "deephaven_log", "filodb_record"], indirect=True)
 def test_a_small_file_costs_one_request(
-    written: tuple[str, str, int], s3: dict[str, Any], requests: Counter[str]
+    small_files: tuple[str, str, int], s3: dict[str, Any], requests: Counter[str]
 ) -> None:
-    name, root, rows = written
+    name, root, rows = small_files
     dataset = sawlog.open(root, format=name, storage_options=s3)
     assert dataset.to_table().num_rows == rows
     assert requests["get"] == FILES

@@ -50,15 +50,15 @@ fsspec.register_implementation("hosted", Hosts, clobber=True)
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> bytes:
+def log_bytes(tmp_path: Path) -> bytes:
     sawlog.write(ROWS, tmp_path / "1.log", format="leveldb_log")
     return (tmp_path / "1.log").read_bytes()
 
 
 @pytest.mark.parametrize("base", ["hosted://one", "hosted://me:secret@one:21/deep/er", "hosted://one/deep/"])
-def test_a_path_of_a_host_is_of_that_host(log: bytes, tmp_path: Path, base: str) -> None:
+def test_a_path_of_a_host_is_of_that_host(log_bytes: bytes, tmp_path: Path, base: str) -> None:
     base = f"{base.rstrip('/')}/{uuid.uuid4().hex}"
-    for host, data in (("one", log), ("two", b"")):
+    for host, data in (("one", log_bytes), ("two", b"")):
         Hosts(host=host).pipe_file(f"{Hosts._strip_protocol(base)}/000003.log", data)
     for path in (base, f"{base}/", f"{base}/000003.log", f"{base}/*.log"):
         assert [file.path for file in Storage().find(path)] == [f"{base}/000003.log"]
@@ -95,8 +95,8 @@ class EndlessServer(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server(log: bytes) -> Iterator[str]:
-    EndlessServer.content = log
+def server(log_bytes: bytes) -> Iterator[str]:
+    EndlessServer.content = log_bytes
     with ThreadingHTTPServer(("127.0.0.1", 0), EndlessServer) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

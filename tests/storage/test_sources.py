@@ -35,9 +35,9 @@ from tests.support import write_records
 __all__ = ["run", "samples"]
 
 
-def data_files(path: Path) -> list[Path]:
+def list_data_files(path: Path) -> list[Path]:
     """The files that hold the rows of a sample."""
-    return [path for path in path.rglob("*") if path.is_file()] if path.is_dir() else [path]
+    return [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
 
 
 @pytest.fixture(scope="session")
@@ -110,7 +110,7 @@ def test_a_file_replaced_while_it_is_read_is_told(samples: dict[str, Path], name
     path = tmp_path / name
     (shutil.copytree if samples[name].is_dir() else shutil.copy)(samples[name], path)
     dataset = sawlog.open(path, format=name)
-    for file in data_files(path):
+    for file in list_data_files(path):
         shutil.copy(file, f"{file}.new")
         os.replace(f"{file}.new", file)
     warnings.simplefilter("ignore")  # Milvus' segments
@@ -129,7 +129,7 @@ def test_remote_files_replaced_between_two_reads_are_read_as_they_are(samples: d
     root = f"/replaced/{name}/files"
     try:
         for _ in range(2):
-            for file in data_files(samples[name]):
+            for file in list_data_files(samples[name]):
                 memory.put_file(str(file), f"{root}/{file.relative_to(samples[name].parent)}")
             dataset = sawlog.open(f"memory:/{root}/{samples[name].name}", format=name)
             assert dataset.to_table().num_rows == ALL.get(name, ROWS)

@@ -17,7 +17,7 @@ from tests.stream.support import Source, Stream, only_rows, quiet, restarted
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> tuple[Path, Source]:
+def log_and_source(tmp_path: Path) -> tuple[Path, Source]:
     """A directory with one log of 60 rows, and its writer."""
     directory = tmp_path / "logs"
     source = Source(directory, roll_bytes=1 << 20)
@@ -45,8 +45,10 @@ def make_other_log(tmp_path: Path, first: int, batches: int = 1) -> bytes:
 
 @pytest.mark.parametrize("finished", [False, True])
 @pytest.mark.parametrize("batches", [1, 9], ids=["shorter", "longer"])
-def test_a_look_between_copying_and_emptying(tmp_path: Path, log, later, finished: bool, batches: int) -> None:
-    directory, _ = log
+def test_a_look_between_copying_and_emptying(
+    tmp_path: Path, log_and_source, later, finished: bool, batches: int
+) -> None:
+    directory, _ = log_and_source
     path = only_rows(directory)
     stream = Stream(directory)
     stream.drain()
@@ -67,8 +69,8 @@ def test_a_look_between_copying_and_emptying(tmp_path: Path, log, later, finishe
     assert stream.offset.copies == {}
 
 
-def test_a_copy_is_seen_while_it_is_made(tmp_path: Path, log, later) -> None:
-    directory, _ = log
+def test_a_copy_is_seen_while_it_is_made(tmp_path: Path, log_and_source, later) -> None:
+    directory, _ = log_and_source
     path = only_rows(directory)
     stream = Stream(directory)
     stream.drain()
@@ -95,8 +97,8 @@ def copied(directory: Path) -> tuple[Path, Stream]:
     return path, stream
 
 
-def test_the_original_is_read_on_and_emptied(tmp_path: Path, log, later) -> None:
-    directory, source = log
+def test_the_original_is_read_on_and_emptied(tmp_path: Path, log_and_source, later) -> None:
+    directory, source = log_and_source
     path, stream = copied(directory)
     source.log(2)
     assert stream.step() == 40
@@ -110,8 +112,8 @@ def test_the_original_is_read_on_and_emptied(tmp_path: Path, log, later) -> None
 
 
 @pytest.mark.parametrize("tolerant", [False, True])
-def test_rows_that_only_the_emptied_log_had_are_missed(log, tolerant: bool) -> None:
-    directory, source = log
+def test_rows_that_only_the_emptied_log_had_are_missed(log_and_source, tolerant: bool) -> None:
+    directory, source = log_and_source
     path = only_rows(directory)
     stream = Stream(directory, maxrowspertrigger=20, failondataloss=not tolerant)
     assert stream.step() == 20
@@ -127,8 +129,8 @@ def test_rows_that_only_the_emptied_log_had_are_missed(log, tolerant: bool) -> N
             stream.step()
 
 
-def test_the_rest_is_read_in_the_copy(tmp_path: Path, log, later) -> None:
-    directory, _ = log
+def test_the_rest_is_read_in_the_copy(tmp_path: Path, log_and_source, later) -> None:
+    directory, _ = log_and_source
     path = only_rows(directory)
     stream = Stream(directory, maxrowspertrigger=20)
     assert stream.step() == 20
@@ -140,8 +142,8 @@ def test_the_rest_is_read_in_the_copy(tmp_path: Path, log, later) -> None:
     assert stream.numbers == list(range(60))
 
 
-def test_a_micro_batch_is_repeated_after_the_log_was_emptied(log) -> None:
-    directory, _ = log
+def test_a_micro_batch_is_repeated_after_the_log_was_emptied(log_and_source) -> None:
+    directory, _ = log_and_source
     path = only_rows(directory)
     stream = Stream(directory)
     start = stream.offset
@@ -153,8 +155,8 @@ def test_a_micro_batch_is_repeated_after_the_log_was_emptied(log) -> None:
     assert sum(batch.num_rows for batch in fragment.to_batches()) == 60
 
 
-def test_the_original_is_removed(log, later) -> None:
-    directory, _ = log
+def test_the_original_is_removed(log_and_source, later) -> None:
+    directory, _ = log_and_source
     path, stream = copied(directory)
     stream = later(stream)
     path.unlink()
@@ -164,8 +166,8 @@ def test_the_original_is_removed(log, later) -> None:
     assert stream.numbers == list(range(60))
 
 
-def test_a_mere_copy_is_told_once(log, later, caplog: pytest.LogCaptureFixture) -> None:
-    directory, source = log
+def test_a_mere_copy_is_told_once(log_and_source, later, caplog: pytest.LogCaptureFixture) -> None:
+    directory, source = log_and_source
     path = only_rows(directory)
     stream = Stream(directory)
     stream.drain()
@@ -222,8 +224,8 @@ def test_names_tell_logs_apart(tmp_path: Path, later) -> None:
 
 
 @pytest.mark.parametrize("way", ["emptied", "written again", "removed", "read first"])
-def test_the_original_was_not_begun(tmp_path: Path, log, later, way: str) -> None:
-    directory, _ = log
+def test_the_original_was_not_begun(tmp_path: Path, log_and_source, later, way: str) -> None:
+    directory, _ = log_and_source
     Source(directory, "a").log(3)
     stream = Stream(directory, maxfilespertrigger=1)
     path = max(directory.iterdir())
@@ -247,8 +249,8 @@ def test_the_original_was_not_begun(tmp_path: Path, log, later, way: str) -> Non
     assert sorted(stream.numbers) == sorted([*range(60), *range(80 if way == "written again" else 60)])
 
 
-def test_original_and_copy_are_found_together(log, later) -> None:
-    directory, source = log
+def test_original_and_copy_are_found_together(log_and_source, later) -> None:
+    directory, source = log_and_source
     path = only_rows(directory)
     shutil.copy(path, rotated(path))
     stream = Stream(directory)
@@ -262,8 +264,8 @@ def test_original_and_copy_are_found_together(log, later) -> None:
     assert stream.step() == 0
 
 
-def test_an_original_that_was_not_begun_had_more_than_its_copy(log) -> None:
-    directory, source = log
+def test_an_original_that_was_not_begun_had_more_than_its_copy(log_and_source) -> None:
+    directory, source = log_and_source
     path = only_rows(directory)
     Source(directory, "a").log(3)
     stream = Stream(directory, maxfilespertrigger=1)
@@ -280,9 +282,9 @@ def test_an_original_that_was_not_begun_had_more_than_its_copy(log) -> None:
 @pytest.mark.parametrize("is_removed", [False, True], ids=["emptied", "removed"])
 @pytest.mark.parametrize("longer", [1, 2], ids=["first is longer", "second is longer"])
 def test_two_copies_of_a_log_are_read_once(
-    tmp_path: Path, log, later, is_begun: bool, is_removed: bool, longer: int
+    tmp_path: Path, log_and_source, later, is_begun: bool, is_removed: bool, longer: int
 ) -> None:
-    directory, source = log
+    directory, source = log_and_source
     path = only_rows(directory)
     stream = Stream(directory)
     if is_begun:
@@ -310,10 +312,10 @@ def test_two_copies_of_a_log_are_read_once(
 @pytest.mark.parametrize("moment", ["both at once", "one after the other", "one read first"])
 @pytest.mark.parametrize("suffix_after", [".2", "-old"])
 def test_two_copies_of_an_original_that_was_never_seen(
-    tmp_path: Path, log, later, moment: str, suffix_after: str
+    tmp_path: Path, log_and_source, later, moment: str, suffix_after: str
 ) -> None:
     """The stream stood still, or was not there yet, when the log was copied twice and emptied."""
-    directory, _ = log
+    directory, _ = log_and_source
     path = only_rows(directory)
     aside = tmp_path / "aside"
     path.rename(aside)
@@ -339,9 +341,9 @@ def test_two_copies_of_an_original_that_was_never_seen(
 
 @pytest.mark.parametrize("anew", [0, 1, 9], ids=["emptied", "shorter", "longer"])
 @pytest.mark.parametrize("read", ["begun", "whole", "finished"])
-def test_two_copies_that_are_found_together(tmp_path: Path, log, later, read: str, anew: int) -> None:
+def test_two_copies_that_are_found_together(tmp_path: Path, log_and_source, later, read: str, anew: int) -> None:
     """The stream stood still while a log that it knew was copied twice, emptied, and written again."""
-    directory, _ = log
+    directory, _ = log_and_source
     path = only_rows(directory)
     stream = Stream(directory, maxrowspertrigger=20 if read == "begun" else None)
     stream.step()
@@ -361,8 +363,8 @@ def test_two_copies_that_are_found_together(tmp_path: Path, log, later, read: st
     assert sorted(stream.numbers) == list(range(60 + 20 * anew))
 
 
-def test_rotated_logs_with_other_rows_are_read(tmp_path: Path, log) -> None:
-    directory, _ = log
+def test_rotated_logs_with_other_rows_are_read(tmp_path: Path, log_and_source) -> None:
+    directory, _ = log_and_source
     path = only_rows(directory)
     for number in (1, 2):
         path.with_name(f"{path.name}.{number}").write_bytes(make_other_log(tmp_path, 60 * number, 3))
@@ -372,9 +374,9 @@ def test_rotated_logs_with_other_rows_are_read(tmp_path: Path, log) -> None:
     assert sorted(stream.numbers) == list(range(60, 180))
 
 
-def test_logs_are_rotated_by_number(tmp_path: Path, log, later) -> None:
+def test_logs_are_rotated_by_number(tmp_path: Path, log_and_source, later) -> None:
     """What logrotate does with `copytruncate`, a look after each step."""
-    directory, _ = log
+    directory, _ = log_and_source
     path = only_rows(directory)
     stream = Stream(directory)
     numbers = 60

@@ -222,7 +222,7 @@ def test_copy_and_truncate(tmp_path: Path, tmp_path_factory: pytest.TempPathFact
     assert stream.numbers == list(range(80))
 
 
-def records(batch: pa.RecordBatch) -> list[int]:
+def list_numbers(batch: pa.RecordBatch) -> list[int]:
     return [int(value) for value in batch.column("record").to_pylist()]
 
 
@@ -238,16 +238,16 @@ def test_rocksdb_uses_a_log_again(tmp_path: Path, later) -> None:
     first = log(4, b"1", b"2")
     log(5, b"3")
     stream = Stream(tmp_path, format="leveldb_log")
-    stream.ints = records
+    stream.ints = list_numbers
     stream.drain()
     again = first.rename(tmp_path / "000006.log")  # begins as the old one did, and is a later one all the same
     stream = later(stream)
-    stream.ints = records
+    stream.ints = list_numbers
     assert stream.step() == 0
     with again.open("r+b") as file:
         file.write(log(6, b"4", name=".aside").read_bytes())
     stream = later(stream)
-    stream.ints = records
+    stream.ints = list_numbers
     stream.drain()
     assert stream.numbers == [1, 2, 3, 4]
 
@@ -257,11 +257,11 @@ def test_a_log_of_leveldb_that_gets_another_number_was_read(tmp_path: Path, late
     first = tmp_path / "000004.log"
     write_records(first, [b"1", b"2"])
     stream = Stream(tmp_path)
-    stream.ints = records
+    stream.ints = list_numbers
     stream.drain()
     again = first.rename(tmp_path / "000006.log")
     stream = later(stream)
-    stream.ints = records
+    stream.ints = list_numbers
     assert stream.step() == 0
     write_records(again, [b"3"], append=True)
     stream.drain()

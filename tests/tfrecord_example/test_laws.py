@@ -18,17 +18,17 @@ NESTED = [b"x", record(b"a record in a record"), b"hello"]
 HIDDEN = "A record inside the data of another one comes out if the length in front of it is damaged"
 
 
-def below(sample: Sample, dice: Random) -> Mutation:
+def change_record(sample: Sample, dice: Random) -> Mutation:
     """One record changed, and written again with right checksums."""
     records = list(RECORDS if sample.name == "records" else NESTED)
-    offset = dice.randrange(len(records))
-    records[offset] = bend_bytes(records[offset], dice)
-    return change_file(sample, sample.file_name, frame(*records), f"record {offset} below its checksums")
+    index = dice.randrange(len(records))
+    records[index] = bend_bytes(records[index], dice)
+    return change_file(sample, sample.file_name, frame(*records), f"record {index} below its checksums")
 
 
 class TestLaws(Laws):
     page = Path(__file__).parents[2] / "examples/tfrecord/README.md"
-    mutators = (below,)
+    mutators = (change_record,)
     test_removal = None  # every file is a sample of its own
     exemptions = (
         Exemption("every_header_bit", HIDDEN, ["nested"], [Span(offsets(*NESTED)[1], 12)]),

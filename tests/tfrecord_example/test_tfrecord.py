@@ -29,19 +29,19 @@ from .reference import frame, offsets
 EXAMPLE = FOLDER.parents[1] / "examples" / "tfrecord"
 
 
-def records(count: int, longest: int = 300) -> list[bytes]:
+def make_records(count: int, longest: int = 300) -> list[bytes]:
     dice = random.Random(count)
     return [dice.randbytes(dice.randrange(longest)) for _ in range(count)]
 
 
-def table(rows: list[bytes]) -> pa.Table:
+def make_table(rows: list[bytes]) -> pa.Table:
     return pa.table({"record": pa.array(rows, pa.binary())})
 
 
 def test_what_it_writes_is_what_others_write_and_read(tmp_path: Path) -> None:
-    rows = [b"", *records(200), bytes(70_000), b"end"]
+    rows = [b"", *make_records(200), bytes(70_000), b"end"]
     path = tmp_path / "a.tfrecord"
-    sawlog.write(table(rows), path, format="tfrecord")
+    sawlog.write(make_table(rows), path, format="tfrecord")
     assert path.read_bytes() == frame(*rows)
     assert [bytes(record) for record in tfrecord_iterator(str(path))] == rows
     assert sawlog.read(path, provenance=True).column("_offset").to_pylist() == offsets(*rows)
@@ -64,7 +64,7 @@ def test_a_large_file_is_cut_and_read_in_bounded_batches(tmp_path: Path) -> None
 
 
 def test_the_damage_says_what_was_expected(tmp_path: Path) -> None:
-    rows = records(9)
+    rows = make_records(9)
     data = bytearray(frame(*rows))
     starts = offsets(*rows)
     data[starts[2]] ^= 1
@@ -112,7 +112,7 @@ def run(environment: dict[str, str], *arguments: Any) -> subprocess.CompletedPro
 
 
 def test_the_command_line_knows_it(tmp_path: Path, installed: dict[str, str]) -> None:
-    rows = records(9)
+    rows = make_records(9)
     path = tmp_path / "train.tfrecord"
     path.write_bytes(frame(*rows)[:-1])
     done = run(installed, "-m", "sawlog", "verify", path, "--json")

@@ -20,7 +20,7 @@ LARGE = b"".join(f"{number:07}\n".encode() for number in range(5000))
 """An object in a file of its own."""
 
 
-def files() -> dict[str, bytes]:
+def make_files() -> dict[str, bytes]:
     """A small collection of Milvus, and what else is put, by key."""
     source = MILVUS / "2.3.5"
     below = source.glob(f"*/{id_of('2.3.5', 'autoid')}/**/*")
@@ -42,7 +42,7 @@ def put_all(options: dict[str, Any]) -> None:
     """A bucket with a collection, and one with versions, deletions and a large object."""
     s3 = client(options)
     s3.create_bucket(Bucket="a-bucket")
-    for key, data in files().items():
+    for key, data in make_files().items():
         s3.put_object(Bucket="a-bucket", Key=key, Body=data)
     s3.create_bucket(Bucket="versions")
     s3.put_bucket_versioning(Bucket="versions", VersioningConfiguration={"Status": "Enabled"})

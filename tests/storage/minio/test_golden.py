@@ -14,9 +14,9 @@ from sawlog.errors import BitrotError, IncompleteError
 from sawlog.storage import Storage
 from tests.milvus_binlog.support import GOLDEN as MILVUS
 from tests.milvus_binlog.support import with_etcd
-from tests.storage.minio.golden import EXPECTED, GOLDEN, LARGE, files
+from tests.storage.minio.golden import EXPECTED, GOLDEN, LARGE, make_files
 
-ALL = {f"a-bucket/{key}": data for key, data in files().items()} | EXPECTED
+ALL = {f"a-bucket/{key}": data for key, data in make_files().items()} | EXPECTED
 
 
 @pytest.fixture
