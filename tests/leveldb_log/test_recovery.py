@@ -10,7 +10,7 @@ import pytest
 from rocksdict import DBRecoveryMode, Options, Rdict
 
 import sawlog
-from sawlog.errors import DamageError, OptionError
+from sawlog.errors import DamageError, OptionError, UnsupportedError
 
 from .fragments import batch, write
 
@@ -87,7 +87,7 @@ def kept_by_rocksdb(path: Path, mode: str) -> dict[bytes, bytes] | str:
 def read_kept_state(path: Path, mode: str, **arguments: object) -> dict[bytes, bytes] | str:
     try:
         table = sawlog.read(path, recovery=mode, columns=["key", "value"], **arguments)
-    except DamageError:
+    except (DamageError, UnsupportedError):
         return REFUSED
     return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
 
