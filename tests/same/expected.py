@@ -76,6 +76,15 @@ def as_verified(difference: Difference) -> bool:
     return bool(value == difference.new)
 
 
+def stops_at_damage(difference: Difference) -> bool:
+    """Whether both end with the same error, and the tree returns no more rows than it does where damage is skipped."""
+    view = difference.place.split("/")[1]
+    old, new = difference.release[view]["found"], difference.tree[view]["found"]
+    if old["ended"] is None or new["ended"] is None or old["ended"]["raises"] != new["ended"]["raises"]:
+        return False
+    return bool(new["count"] <= difference.tree[view.replace(" fail ", " skip ")]["found"]["count"])
+
+
 def unsupported(difference: Difference) -> bool:
     """Whether the tree finds something that it does not support, where the release found damage."""
     verified = json.dumps(difference.tree["verify"])
@@ -295,5 +304,11 @@ EXPECTED = (
     ),
     ExpectedDifference(
         "Deletes are read before rows", "^milvus_binlog", " fail rows/found/ended/message$", holds=several_damaged
+    ),
+    ExpectedDifference(
+        "`fail` returns exactly the rows before the first damage",
+        "^(deephaven_table|leveldb_database|milvus_binlog)",
+        " fail rows/found/(count|rows)$",
+        holds=stops_at_damage,
     ),
 )
