@@ -106,8 +106,10 @@ def unite(files: Sequence[tuple[str, Header]], rendering: Rendering) -> pa.Schem
         column = united[name][1]
         constant = same_constant[name] and file_counts[name] == len(files)
         column_tables = list(tables.get(name, ()))
-        united_values = dict.fromkeys(value for table in column_tables for value in table)
-        values = column_tables[0] if len(column_tables) == 1 else tuple(united_values)  # kept as it is, where all agree
+        if len(column_tables) == 1:  # kept as it is, where all agree
+            values = column_tables[0]
+        else:
+            values = tuple(dict.fromkeys(value for table in column_tables for value in table))
         fields.append(_make_field(column, values, rendering, constant=constant))
     return pa.schema(fields, _merge_facts([header for _, header in files]))
 

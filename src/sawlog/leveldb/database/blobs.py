@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import make_array, unpack_booleans, view_values
-from sawlog.errors import SawlogError
+from sawlog.errors import FINDING_ERRORS
 from sawlog.format.damage import MISSING_FILE, UNSUPPORTED, Damage, Findings
 from sawlog.kernels.varints import decode_varints, encode_varint
 from sawlog.leveldb.columns import KEY, OPERATION, STAMP, VALUE
@@ -423,7 +423,7 @@ class Blobs:
                     key += batch.column(STAMP)[place].as_py().to_bytes(layout.STAMP_WIDTH, "little")
                 try:
                     value = self._read(key, _CODES[names[place].as_py()], value)
-                except SawlogError:  # the policy is `fail`: the rows before are delivered
+                except FINDING_ERRORS:  # the policy is `fail`: the rows before are delivered
                     if place > first:
                         yield self._replace_values(batch.slice(first, place - first), values)
                     raise
