@@ -287,6 +287,16 @@ def make_small_database(before: bytes = b"", value: bytes = b"") -> dict[str, by
     return {name: data for name, data in contents.items() if any(part in name for part in NAMES)}
 
 
+@cache
+def make_unordered_database() -> dict[str, bytes]:
+    """A small database of Local Storage's in an order of keys that nobody knows."""
+    with TemporaryDirectory() as directory:
+        for name, data in make_small_database(b"_http://a\0\1", b"\1").items():
+            Path(directory, name).write_bytes(data)
+        rename_comparator(Path(directory), "leveldb.BytewiseComparator", "leveldb.BytewiseComparatoX")
+        return {path.name: path.read_bytes() for path in Path(directory).iterdir()}
+
+
 def _files_of_engine(directory: str) -> dict[str, bytes]:
     """The files of a closed database that have all of it, by name."""
     parts = ("CURRENT", "IDENTITY", "MANIFEST", ".sst", ".blob")

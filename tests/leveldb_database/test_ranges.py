@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pickle
 import random
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +23,9 @@ from sawlog.leveldb.database.dataset import DatabaseContents
 from sawlog.leveldb.database.fragments import KeyRange, LogEntries
 from sawlog.leveldb.database.version import LiveTable
 from sawlog.leveldb.table import rows as table_rows
+from sawlog.leveldb.table.rows import TableRange
 from sawlog.storage import File
-from tests.leveldb_database.support import GOLDEN
+from tests.leveldb_database.support import APPLICATION_PATHS, GOLDEN, rename_comparator
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
@@ -191,3 +195,77 @@ def test_a_merge_reads_as_much_for_a_window_as_for_all_before(tmp_path: Path) ->
     (key_range,) = sawlog.open(tmp_path, format="leveldb_database").fragments()
     assert sum(batch.num_rows for batch in key_range.to_batches(findings)) == tables * rows
     assert len(windows) < tables // 4
+
+
+@pytest.fixture(scope="module")
+def unordered(overlapping: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same database in an order of keys that nobody knows."""
+    path = tmp_path_factory.mktemp("unordered") / "db"
+    shutil.copytree(overlapping, path)
+    rename_comparator(path, "leveldb.BytewiseComparator", "leveldb.BytewiseComparatoX")
+    return path
+
+
+def list_rows(
+    path: Path, task_bytes: int | None, *, pickled: bool, **settings: Any
+) -> tuple[int, list[dict[str, Any]]]:
+    """Return how many fragments a database has, and the rows that they have in order."""
+    fragments = sawlog.open(path, format="leveldb_database", **settings).fragments(task_bytes)
+    read = pickle.loads(pickle.dumps(fragments)) if pickled else fragments
+    return len(fragments), [row for part in read for batch in part.to_batches() for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+@pytest.mark.parametrize("history", [False, True])
+def test_parts_of_a_view_of_files_in_another_order_have_the_rows_of_all(pickled: bool, history: bool) -> None:
+    path, settings = APPLICATION_PATHS["indexed_db"], {"view": "indexed_db", "history": history}
+    count, expected = list_rows(path, None, pickled=False, **settings)
+    assert count == 1
+    assert list_rows(path, 4 << 10, pickled=pickled, **settings) == (4, expected)
+
+
+def test_threads_read_files_in_another_order_once_for_all_parts(
+    unordered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = sawlog.read(unordered, format="leveldb_database", view="indexed_db", use_threads=False)
+    monkeypatch.setattr("sawlog.format.planning.PIECE_BYTES", PIECE)
+    reads = []
+    decode = TableRange.decode
+
+    def count_reads(table: TableRange, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        reads.append(table.path)
+        return decode(table, schema, findings)
+
+    monkeypatch.setattr(TableRange, "decode", count_reads)
+    dataset = sawlog.open(unordered, format="leveldb_database", view="indexed_db", use_threads=4)
+    assert len(list(plan_for_threads(dataset.contents, dataset.request))) == 4
+    assert dataset.to_table().equals(alone)
+    assert sorted(reads) == sorted(set(reads))
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_the_first_part_reports_the_damage_of_all(pickled: bool, unordered: Path, tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    shutil.copytree(unordered, path)
+    table = max(path.glob("*.ldb"))
+    content = table.read_bytes()
+    table.write_bytes(content[:10] + b"\xff" + content[11:])
+    settings: dict[str, Any] = {"format": "leveldb_database", "view": "indexed_db"}
+    found = []
+    for size in (None, PIECE):
+        fragments = sawlog.open(path, on_damage="skip", **settings).fragments(size)
+        ledgers = [Findings("skip") for _ in fragments]
+        read = pickle.loads(pickle.dumps(fragments)) if pickled else fragments
+        rows = [
+            row
+            for part, ledger in zip(read, ledgers, strict=True)
+            for batch in part.to_batches(ledger)
+            for row in batch.to_pylist()
+        ]
+        assert not any(ledger.kinds for ledger in ledgers[1:])
+        assert sum(ledger.rows for ledger in ledgers) == len(rows)
+        found.append((rows, ledgers[0].damages, ledgers[0].account))
+    assert found[0] == found[1]
+    for part in sawlog.open(path, **settings).fragments(PIECE):
+        with pytest.raises(DamageError, match=table.name):
+            next(part.to_batches())

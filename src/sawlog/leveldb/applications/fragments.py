@@ -29,7 +29,7 @@ from sawlog.format.scan import Projection
 from sawlog.leveldb.applications import find_application
 from sawlog.leveldb.applications.view import ApplicationView, Entries, Home, PlainRows, UnknownBytesError, put_rows
 from sawlog.leveldb.columns import STATE_SCHEMA, slice_keys
-from sawlog.leveldb.database.fragments import KeyRange, Orphan
+from sawlog.leveldb.database.fragments import KeyRange, Orphan, SharedFiles
 from sawlog.storage import File
 from sawlog.storage.workers import ReadOnce
 
@@ -83,6 +83,11 @@ class Decoded(Fragment):
         """Decode the entries; columns of bytes only are passed on."""
         view = find_application(self.scan.view)
         assert view is not None
+        if not self.entries.version.bytewise and self.entries.shared is None and self.entries.several:
+            shared = SharedFiles(self.entries.tables, None)
+            entries, all_keys = (replace(keys, shared=shared) for keys in (self.entries, self.all_keys))
+            yield from replace(self, entries=entries, all_keys=all_keys).decode(schema, findings)
+            return
         decoded = [field for field in schema if field.name in view.columns.names or field.name == _REASON.name]
         stored = [field.with_name(field.name.removeprefix(_RAW)) for field in schema if field not in decoded]
         missing = [field for field in STATE_SCHEMA if decoded and field.name not in {column.name for column in stored}]
@@ -97,7 +102,7 @@ class Decoded(Fragment):
                 lambda: view.make_context(self._read_names(view, names), self.home)
             )
         for batch in batches:
-            parts = decode_parts(view, context, batch, decoded) if decoded else iter([DecodedRows(batch, {}, 0)])
+            parts = decode_parts(view, context, batch, decoded) if decoded else iter([_DecodedRows(batch, {}, 0)])
             for part in parts:
                 arrays = [
                     part.columns[field.name] if field in decoded else part.entries.column(field.name.removeprefix(_RAW))
@@ -105,6 +110,8 @@ class Decoded(Fragment):
                 ]
                 findings.notes[_UNDECODED_ROWS] += part.undecoded
                 yield make_batch(arrays, schema, part.entries.num_rows)
+        if self.entries.shared is not None and self.entries.part == self.entries.parts - 1:
+            self.entries.shared.unordered = ReadOnce()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "context": None}
@@ -218,7 +225,7 @@ def change_view(keys: KeyRange, view: str) -> KeyRange:
     return replace(keys, scan=scan, projection=Projection.of(STATE_SCHEMA, scan))
 
 
-class DecodedRows(NamedTuple):
+class _DecodedRows(NamedTuple):
     """Decoded rows.
 
     Attributes:
@@ -234,7 +241,7 @@ class DecodedRows(NamedTuple):
 
 def decode_parts(
     view: ApplicationView, context: Any, batch: pa.RecordBatch, fields: Sequence[pa.Field]
-) -> Iterator[DecodedRows]:
+) -> Iterator[_DecodedRows]:
     """Decode entries: many at a time those that are plain, one by one those that are not."""
     plain = view.decode_plain_rows(batch.column("key"), batch.column("value"), context)
     if plain is None:
@@ -252,7 +259,7 @@ def decode_parts(
                 for field in {*fields, _REASON}
             }
             undecoded = stop - start - columns[_REASON.name].null_count
-            yield DecodedRows(batch.slice(start, stop - start), columns, undecoded)
+            yield _DecodedRows(batch.slice(start, stop - start), columns, undecoded)
         start = stop
 
 

@@ -93,6 +93,9 @@ _ENTRY_VIEWS = ("rows", "live", "all")
 """Views that read all entries; the application's read them, too, by ways of their own."""
 _PIECES_OF_TASK = 4
 """Into so many pieces is a table looked at for each task, so that ranges of several tables are of about one size."""
+_MAX_PARTS = 4
+"""Parts of entries that are not in the order of the bytes of keys: each process reads and sorts all for one of them,
+which takes a third of what the view of IndexedDB takes."""
 _MAX_SHOWN_FAULTS = 3
 """So many of them does `info` show."""
 _MAX_SAMPLE_LOG_BYTES = 4 << 20
@@ -192,9 +195,16 @@ class DatabaseContents(Contents):
         history = self.scan.options.history
         (database_range,) = self._plan_ranges(request, sys.maxsize)
         all_entries, context = change_view(database_range, "all"), ReadOnce[Any]()
+        if not self.version.bytewise:
+            all_entries = replace(all_entries, shared=SharedFiles(all_entries.tables, None))
         for key_range in self._plan_entries(request, task_bytes) if history else self._plan_ranges(request, task_bytes):
             entries = change_view(key_range, "all" if history else "live")
-            yield Decoded(*request, key_range.path, key_range.size, entries, all_entries, home, context)
+            is_cut = not self.version.bytewise and entries.several
+            parts = max(1, min(-(-entries.size // task_bytes), _MAX_PARTS)) if is_cut and task_bytes else 1
+            shared = all_entries.shared if is_cut else entries.shared
+            for part in range(parts):
+                part_entries = replace(entries, shared=shared, part=part, parts=parts)
+                yield Decoded(*request, entries.path, entries.size, part_entries, all_entries, home, context)
 
     def find_decoders(self) -> list[str]:
         """Return the views of applications that know the directory, the comparator, or first and last keys."""

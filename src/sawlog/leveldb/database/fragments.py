@@ -337,17 +337,36 @@ class LogEntries:
     has_marks: bool = False
 
 
+@dataclass
+class _UnorderedEntries:
+    """The entries of a database whose files are not in the order of the bytes of keys.
+
+    Attributes:
+        entries: All of them.
+        reports: The damage of the files, and the end of the logs.
+        ledgers: The findings of tables.
+    """
+
+    entries: MergedEntries
+    reports: _Reports
+    ledgers: dict[File, _ForwardingFindings]
+
+
 class SharedFiles:
     """The maps of tables, and the entries of logs, once for the ranges of keys that a process reads.
 
     Args:
         tables: The tables of a range.
         before: The files of the range before.
+
+    Attributes:
+        unordered: All entries, where files are not in the order of the bytes of keys.
     """
 
     def __init__(self, tables: Sequence[LiveTable], before: SharedFiles | None) -> None:
         maps: dict[str, ReadOnce[TableMap]] = {} if before is None else before._maps
         self._logs: ReadOnce[LogEntries] = ReadOnce() if before is None else before._logs
+        self.unordered: ReadOnce[_UnorderedEntries] = ReadOnce()
         # Parts of a file have sequence numbers of their own, which their maps take.
         paths = [table.file.path for table in tables if not table.part]
         self._maps: dict[str, ReadOnce[TableMap]] = {
@@ -397,21 +416,9 @@ class MetadataFile(Fragment):
         yield from ()
 
 
-def _select_entries(
-    batches: Iterator[pa.RecordBatch], select: Callable[[pa.Array], NDArray[np.bool_] | None]
-) -> Iterator[pa.RecordBatch]:
-    """Yield entries of a table without those that are left out by their keys."""
-    for batch in batches:
-        are_selected = select(batch.column(KEY))
-        if are_selected is None:
-            yield batch
-        elif are_selected.any():
-            yield batch.filter(make_array(are_selected, pa.bool_()))
-
-
 @dataclass(frozen=True)
 class KeyRange(Fragment):
-    """The keys of a database in `[low, high)`.
+    """The keys of a database in `[low, high)`, or a part of its entries.
 
     Attributes:
         version: The files.
@@ -419,7 +426,9 @@ class KeyRange(Fragment):
         low: The first user key.
         high: The user key after the last one; `None`: there is no end.
         shared: The files that other ranges of this process read, too; other processes read them again.
-        select: Says of keys of tables which are merged, the others being left out; `None`: all.
+        part: Where files are not in the order of the bytes of keys: which of `parts` equal parts of all entries.
+        parts: How many there are.
+        select: There, says of keys which entries are wanted; `None`: all.
     """
 
     version: DatabaseVersion
@@ -427,6 +436,8 @@ class KeyRange(Fragment):
     low: bytes
     high: bytes | None
     shared: SharedFiles | None = field(default=None, repr=False, compare=False)
+    part: int = 0
+    parts: int = 1
     select: Callable[[pa.Array], NDArray[np.bool_] | None] | None = field(default=None, repr=False, compare=False)
 
     several: ClassVar = True
@@ -434,6 +445,8 @@ class KeyRange(Fragment):
     @property
     def extents(self) -> Iterator[tuple[File, int, int]]:
         """Its logs, and its tables where all of a table is in the range and no filter leaves any of it out."""
+        if self.shared is not None and self.part:
+            return
         if self.shared is None or not self.low:  # later ranges share what the first has read of logs
             for file in (*self.version.prior, *self.version.logs):
                 yield file, 0, file.size
@@ -448,25 +461,25 @@ class KeyRange(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range of keys. Damage is reported when the merging of the files reaches it."""
-        from sawlog.leveldb.database.merge import merge_groups
+        from sawlog.leveldb.database.merge import merge_groups, merge_unordered
 
-        if not self.low:
+        if self._is_first:
             for fault in self.version.faults:
                 findings.add_damage(fault)
         is_history = self.scan.view == "all"
         orphan = isinstance(self, Orphan)
         ledgers: dict[File, _ForwardingFindings] = {}
         try:
-            version = self.version
-            bytewise = version.bytewise
-            groups = _group_tables(self.tables, disjoint=bytewise)
-            tables = [[self._open_table(table, findings, ledgers) for table in group] for group in groups]
-            streams = [*([stream] for stream in self._open_logs(findings)), *tables]  # newest first
-            report = partial(self._report_ranges, findings)
-            order = None if bytewise else version.key_order
-            for entries in merge_groups(
-                streams, self.low, self.high, version.pending, report, bytewise=bytewise, order=order
-            ):
+            if self.version.bytewise:
+                merged = merge_groups(self._open_files(findings, ledgers), self.low, self.high, self.version.pending)
+            else:
+                read = partial(self._read_unordered, merge_unordered)
+                unordered = read() if self.shared is None else self.shared.unordered.get(read)
+                unordered.reports.hand_on(_ForwardingFindings(findings, owned=self._is_first))
+                if self._is_first:
+                    findings.tail, ledgers = unordered.reports.tail, unordered.ledgers
+                merged = iter([unordered.entries.take_part(self.part, self.parts, self.select)])
+            for entries in merged:
                 findings.rows += len(entries.order) if is_history else int(np.count_nonzero(entries.live))
                 if findings.observe is not None and not orphan:
                     findings.observe(entries)
@@ -485,6 +498,26 @@ class KeyRange(Fragment):
         if findings.intact is not None and not findings.kinds:
             accounts = {file: ledger.account for file, ledger in ledgers.items()}
             findings.intact |= {file.path: account for file, account in accounts.items() if account.total == file.size}
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether it is the range, or the part, that reports what belongs to none of them."""
+        return not self.low and not self.part
+
+    def _read_unordered(self, merge: Callable[..., MergedEntries]) -> _UnorderedEntries:
+        """Return all entries, whatever the policy is: others may have another one."""
+        reports = _Reports("skip")
+        ledgers: dict[File, _ForwardingFindings] = {}
+        streams = self._open_files(reports, ledgers)
+        report = partial(self._report_ranges, reports)
+        entries = merge(streams, self.version.pending, report, self.version.key_order)
+        return _UnorderedEntries(entries, reports, ledgers)
+
+    def _open_files(self, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> list[list[Stream]]:
+        """Return the logs and tables of the range, newest first."""
+        groups = _group_tables(self.tables, disjoint=self.version.bytewise)
+        tables = [[self._open_table(table, findings, ledgers) for table in group] for group in groups]
+        return [*([stream] for stream in self._open_logs(findings)), *tables]
 
     def _report_ranges(self, findings: Findings, path: str, newest: int) -> None:
         """Report a file with range deletions of which the reach is not known: where the MANIFEST names the order."""
@@ -553,8 +586,6 @@ class KeyRange(Fragment):
         batches = table_range.decode(schema, ledger)
         if table.blobs:
             batches = (insert_addresses(batch, table.blobs, BLOB) for batch in batches)
-        if self.select is not None:
-            batches = _select_entries(batches, self.select)
         return Stream(table.file.path, table.level, table.smallest, batches)
 
     def _open_logs(self, findings: Findings) -> Iterator[Stream]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import heapq
 import itertools
 import posixpath
@@ -353,6 +354,27 @@ class MergedEntries:
                     )
             del self._keys
 
+    def take_part(
+        self, part: int, parts: int, select: Callable[[pa.Array], NDArray[np.bool_] | None] | None
+    ) -> MergedEntries:
+        """Return one of so many parts of the entries, in order; it shares the columns of all.
+
+        Args:
+            part: Which of them.
+            parts: How many there are.
+            select: Returns a mask of keys that are wanted, or `None` for all of them; `None`: all are.
+        """
+        first, last = (len(self.order) * edge // parts for edge in (part, part + 1))
+        entries = copy.copy(self)
+        entries.order, entries.live = self.order[first:last], self.live[first:last]
+        if select is not None:
+            masks = [select(batch.column(KEY)) for batch in self._batches]
+            rows = zip(masks, np.diff(self._starts), strict=True)
+            selected = [np.ones(count, np.bool_) if mask is None else mask for mask, count in rows]
+            are_selected = _concatenate(selected, np.bool_)[entries.order]
+            entries.order, entries.live = entries.order[are_selected], entries.live[are_selected]
+        return entries
+
     @property
     def blobs(self) -> bool:
         """Whether values of entries may be in blob files."""
@@ -622,42 +644,46 @@ def _make_covers(ranges: Sequence[pa.RecordBatch], order: KeyOrder | None = None
     return k.Covers(np.frombuffer(b"".join(edges), np.uint8), starts, np.array(sequences, np.int64))
 
 
-def merge_groups(
+def merge_unordered(
     groups: Sequence[Sequence[Stream]],
-    low: bytes,
-    high: bytes | None,
     pending: PendingOperations,
     report: Callable[[str, int], None],
-    *,
-    bytewise: bool,
     order: KeyOrder | None,
+) -> MergedEntries:
+    """Merge streams that are not in the order of the bytes of keys: all is read before anything is resolved.
+
+    Args:
+        groups: Streams, newest first.
+        pending: The entries that are not committed.
+        report: Said of range deletions in another order, by their file and the highest of their sequence numbers: which
+            keys they delete is not known, so only entries that are newer answer.
+        order: The order of keys, where it is known.
+    """
+    runs = [[EntryRun(stream.path, stream.level, list(stream.batches)) for stream in group] for group in groups]
+    uncertain = 0
+    deletions_of_all = []
+    for run in itertools.chain(*runs):
+        deleted = [select_rows(batch, deletions=True) for batch in run.batches]
+        deletions_of_all += deleted
+        newest = max(map(_find_newest, deleted), default=0)
+        if newest and order is None:
+            report(run.path, newest)
+            uncertain = max(uncertain, newest)
+    covers = _make_covers([] if order is None else deletions_of_all, order)
+    return MergedEntries(runs, covers, pending, bytewise=False, order_of_keys=order, uncertain=uncertain)
+
+
+def merge_groups(
+    groups: Sequence[Sequence[Stream]], low: bytes, high: bytes | None, pending: PendingOperations
 ) -> Iterator[MergedEntries]:
-    """Merge streams, window after window of keys.
+    """Merge streams in the order of the bytes of keys, window after window.
 
     Args:
         groups: Streams, newest first; those of a group follow each other in key order.
         low: The first key that is wanted. All keys but those of range deletions are in the range that is.
         high: The key after the last one; `None`: there is no end.
         pending: The entries that are not committed.
-        report: Said of range deletions in another order, by their file and the highest of their sequence numbers: which
-            keys they delete is not known, so only entries that are newer answer.
-        bytewise: Whether that order is the bytes'; otherwise all is read before anything is resolved.
-        order: Another order, where it is known.
     """
-    if not bytewise:
-        runs = [[EntryRun(stream.path, stream.level, list(stream.batches)) for stream in group] for group in groups]
-        uncertain = 0
-        deletions_of_all = []
-        for run in itertools.chain(*runs):
-            deleted = [select_rows(batch, deletions=True) for batch in run.batches]
-            deletions_of_all += deleted
-            newest = max(map(_find_newest, deleted), default=0)
-            if newest and order is None:
-                report(run.path, newest)
-                uncertain = max(uncertain, newest)
-        covers = _make_covers([] if order is None else deletions_of_all, order)
-        yield MergedEntries(runs, covers, pending, bytewise=False, order_of_keys=order, uncertain=uncertain)
-        return
     reader = _MergeReader(groups, low, high)
     while reader.bounds:
         try:
