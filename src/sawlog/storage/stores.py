@@ -186,20 +186,20 @@ class LocalStore(FileStore):
     def _list_unchanged(self, root: str) -> tuple[list[File], list[str]]:
         """Return files of a directory, none of which a job has replaced meanwhile, and what in it has a log of jobs."""
         while True:
-            walked: dict[str, os.stat_result] = {}
+            walked: dict[str, int] = {}
             logs: list[str] = []
             files = list(self._walk(root, walked, logs))
             with contextlib.suppress(FileNotFoundError):
-                if all(os.path.samestat(os.stat(name), status) for name, status in walked.items()):
+                if all(_identify_directory(name) == identity for name, identity in walked.items()):
                     return files, logs
 
-    def _walk(self, root: str, walked: dict[str, os.stat_result], logs: list[str]) -> Iterator[File]:
+    def _walk(self, root: str, walked: dict[str, int], logs: list[str]) -> Iterator[File]:
         waiting = [root]
         while waiting:
             directory = waiting.pop()
             inner: list[str] = []
             try:
-                walked[directory] = os.stat(directory)
+                walked[directory] = _identify_directory(directory)
                 with os.scandir(directory) as entries:
                     for entry in entries:
                         if entry.is_dir(follow_symlinks=False):
@@ -512,6 +512,12 @@ class Stores:
         """Forget what was found, but for the drives that belong together."""
         for store in (self.local, self.remote, self.objects):
             store.forget()
+
+
+def _identify_directory(path: str) -> int:
+    """Return device and inode in a number: walks remember it of each directory, and a status takes a kilobyte."""
+    status = os.stat(path)
+    return status.st_dev << 64 | status.st_ino
 
 
 def _raise_unless_gone(error: OSError) -> None:
