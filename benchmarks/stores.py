@@ -1,10 +1,9 @@
-"""In an object store: a log and many small ones in a server that speaks S3, 30 ms away, next to plain downloads."""
+"""In an object store: a log and many small files in a server that speaks S3, 30 ms away, next to plain downloads."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import multiprocessing
 import os
 import shutil
@@ -15,11 +14,11 @@ import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import obstore
-import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from obstore.store import S3Store
@@ -29,14 +28,14 @@ from typer.testing import CliRunner
 import sawlog
 from benchmarks import data
 from benchmarks.harness import Case, Settings, Side
+from benchmarks.kernel_calls import samples
+from benchmarks.small_files import NAMES, ROWS, write_copies, write_sample
 from sawlog.cli.app import app
 
 LENGTH = 1000
 """Bytes of a record."""
 FILES = 2000
-"""Small logs, where the size asked for has room for them."""
-ROWS = 100
-"""Rows of each."""
+"""Small files of each format, where the size asked for has room for them."""
 DATABASES = 128
 DATABASE = Path(__file__).parents[1] / "tests/golden/leveldb_database/chromium-156/Local Storage/leveldb"
 DELAY = 0.015
@@ -50,10 +49,10 @@ RANGE = 8 << 20
 def cases(settings: Settings) -> Iterator[Case]:
     place = settings.place / "served"
     (place / "bucket").mkdir(parents=True)
-    log, many = place / "bucket" / "000003.log", place / "bucket" / "many"
+    log = place / "bucket" / "000003.log"
     data.write_log(log, data.records(data.count_for(settings.size, LENGTH), LENGTH))
     files = min(FILES, max(4, settings.size // 4000))
-    write_many(many, files)
+    write_many(place / "bucket", files)
     for number in range(min(DATABASES, files)):
         shutil.copytree(DATABASE, place / "bucket" / "databases" / f"{number:03}")
     with served(place, settings.place) as near, delayed(near) as far:
@@ -68,7 +67,15 @@ def cases_at_distance(address: str, away: int, log: Path, files: int, settings: 
         access_key=KEY, secret_key=SECRET, endpoint_override=address, region="us-east-1", scheme="http"
     )
     count, size = data.count_for(settings.size, LENGTH), log.stat().st_size
-    many = sum(file.stat().st_size for file in (log.parent / "many").iterdir())
+
+    def measure(folder: str) -> int:
+        return sum(file.stat().st_size for file in (log.parent / folder).rglob("*") if file.is_file())
+
+    def downloaded(folder: str) -> Side:
+        note = "32 files at a time, not decoded"
+        return Side("obstore", partial(download_all, store, f"{folder}/"), measure(folder), 0, note)
+
+    many, databases = measure("deephaven_log"), len(list((log.parent / "databases").iterdir()))
 
     def read(path: str) -> int:
         with warnings.catch_warnings():
@@ -81,7 +88,6 @@ def cases_at_distance(address: str, away: int, log: Path, files: int, settings: 
         done = CliRunner().invoke(app, [verb, path, *storage])
         assert done.exit_code == 0, done.output
 
-    databases = len(list((log.parent / "databases").iterdir()))
     description = f"in S3 ({'versitygw' if program() else 'moto'}), {away} ms away"
     cases = [
         Case(
@@ -96,33 +102,43 @@ def cases_at_distance(address: str, away: int, log: Path, files: int, settings: 
             ),
             cores=0,
         ),
-        Case(
-            f"stores_files_{away}",
-            f"{files:,} logs of {ROWS} rows {description}",
-            (
-                Side("sawlog", lambda: read("s3://bucket/many"), many, files * ROWS),
-                Side("obstore", lambda: download_all(store), many, 0, "32 files at a time, not decoded"),
-                Side("pyarrow, Parquet", lambda: read_parquet(arrow), many, files * ROWS, "the same rows"),
-            ),
-            cores=0,
+        *(
+            Case(
+                f"stores_{name}_files_{away}",
+                f"{name}, {files:,} of {ROWS} rows each {description}",
+                (
+                    Side("sawlog", partial(read, f"s3://bucket/{name}"), measure(name), files * ROWS),
+                    downloaded(name),
+                    *(
+                        [Side("pyarrow, Parquet", lambda: read_parquet(arrow), many, files * ROWS, "the same rows")]
+                        if name == "deephaven_log"
+                        else []
+                    ),
+                ),
+                cores=0,
+            )
+            for name in samples(ROWS)
         ),
         Case(
             f"stores_info_{away}",
             f"what is in {files:,} logs {description}",
-            (Side("sawlog", lambda: sawlog.open("s3://bucket/many", storage_options=options).info(), many),),
+            (Side("sawlog", lambda: sawlog.open("s3://bucket/deephaven_log", storage_options=options).info(), many),),
             cores=0,
         ),
         Case(
             f"stores_ls_{away}",
             f"`ls` of {files:,} logs {description}",
-            (Side("sawlog", lambda: run("ls", "s3://bucket/many"), many, files * ROWS),),
+            (Side("sawlog", lambda: run("ls", "s3://bucket/deephaven_log"), many, files * ROWS),),
             cores=0,
         ),
         *(
             Case(
                 f"stores_{verb}_databases_{away}",
                 f"`{verb}` of {databases:,} databases {description}",
-                (Side("sawlog", functools.partial(run, verb, "s3://bucket/databases"), databases),),
+                (
+                    Side("sawlog", partial(run, verb, "s3://bucket/databases"), measure("databases")),
+                    downloaded("databases"),
+                ),
                 cores=0,
             )
             for verb in ("ls", "verify")
@@ -142,8 +158,8 @@ def download(store: S3Store, key: str, size: int) -> int:
         return sum(map(len, get))
 
 
-def download_all(store: S3Store) -> int:
-    keys = [meta["path"] for metas in obstore.list(store, "many") for meta in metas]
+def download_all(store: S3Store, folder: str) -> int:
+    keys = [meta["path"] for metas in obstore.list(store, folder) for meta in metas]
     with ThreadPoolExecutor(32) as pool:
         return sum(pool.map(lambda key: len(obstore.get(store, key).bytes()), keys))
 
@@ -155,23 +171,15 @@ def download_by_arrow(store: S3FileSystem) -> None:
 
 
 def read_parquet(store: S3FileSystem) -> int:
-    return int(ds.dataset("bucket/many.parquet", filesystem=store).to_table().num_rows)
+    return int(ds.dataset("bucket/deephaven_log.parquet", filesystem=store).to_table().num_rows)
 
 
-def write_many(directory: Path, files: int) -> None:
-    """Write the same small log of Deephaven's many times, and the same rows as Parquet beside it."""
-    directory.mkdir()
-    parquet = directory.with_name("many.parquet")
-    parquet.mkdir()
-    table = pa.table(
-        {"i": range(ROWS), "price": [float(n) for n in range(ROWS)], "s": [f"s{n % 7}" for n in range(ROWS)]}
-    )
-    first = directory / "N.T.bin.000000"
-    sawlog.write(table, first, format="deephaven_log")
-    pq.write_table(table, parquet / "000000.parquet")
-    for number in range(1, files):
-        shutil.copy(first, directory / f"N.T.bin.{number:06}")
-        shutil.copy(parquet / "000000.parquet", parquet / f"{number:06}.parquet")
+def write_many(bucket: Path, files: int) -> None:
+    """Write a small file of each format many times, and as Parquet the rows of Deephaven's logs."""
+    for name, (table, _) in samples(ROWS).items():
+        write_copies(bucket / name / NAMES.get(name, "{:06}"), files, partial(write_sample, name, table))
+        if name == "deephaven_log":
+            write_copies(bucket / f"{name}.parquet" / "{:06}.parquet", files, partial(pq.write_table, table))
 
 
 def program() -> str | None:

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import sawlog
 from sawlog.cli.app import app
 from tests.storage.minio.maker import StoredVersion, format_drives, put
-from tests.support import SAMPLES, write_records
+from tests.support import DATABASE, SAMPLES, write_records
 
 FILES = 40
 MANY = 10_000
@@ -177,19 +177,21 @@ def test_a_folder_is_listed_once_and_its_parts_are_read_several_at_a_time(reques
 
 @pytest.mark.parametrize("requests", [0.01], indirect=True)
 def test_remote_databases_are_opened_several_at_a_time(requests: Counter[str], root: str) -> None:
-    shop = Path(__file__).parents[2] / "examples/data/shop"
+    files = list(DATABASE.iterdir())
     for number in range(12):
-        for file in shop.iterdir():
+        for file in files:
             fsspec.filesystem("memory").pipe_file(f"{root}/{number}/{file.name}", file.read_bytes())
     requests.clear()
     parts = list_folder(root)["parts"]
     assert [part["format"] for part in parts] == ["leveldb_database"] * 12
     assert requests["ls"] <= 1, "no directory is listed that was found just now"
     assert requests["at a time"] > 4
+    assert requests["cat_file"] <= 12 * len(files)
     requests.clear()
     assert len(sawlog.verify(root).parts) == 12
     assert requests["ls"] <= 1
     assert requests["at a time"] > 4
+    assert requests["cat_file"] <= 12 * len(files)
 
 
 @pytest.mark.parametrize("requests", [0.01], indirect=True)
