@@ -11,7 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sawlog.arrow import combine_column, fill_null, find_index, group_rows, make_array, make_scalar, view_values
+from sawlog.arrow import (
+    Column,
+    Reel,
+    combine_column,
+    fill_null,
+    find_index,
+    group_rows,
+    make_array,
+    make_scalar,
+    view_values,
+)
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -118,3 +128,26 @@ def test_what_float32_cannot_hold_is_infinite_as_to_arrow() -> None:
 def test_an_array_without_values_may_have_a_buffer_of_any_length() -> None:
     empty = pa.Array.from_buffers(pa.int64(), 0, [None, pa.py_buffer(b"\0")])
     assert view_values(empty, np.int64).tolist() == []
+
+
+def test_columns_of_a_reel_use_what_others_leave() -> None:
+    """The memory of a column that is half full is not copied, and what is left of it is not lost."""
+    reel, rows = Reel(), 20_000
+    before = pa.total_allocated_bytes()
+    buffers = []
+    for number in range(9):
+        column = Column(np.int64, rows, reel)
+        column.values[:] = number  # kernels may write all of it
+        buffers.append(column.take(rows // 3))
+    assert pa.total_allocated_bytes() - before <= 6 * rows * 8
+    for number, buffer in enumerate(buffers):
+        assert buffer.size == rows // 3 * 8
+        assert buffer.address % 64 == 0
+        assert (np.frombuffer(buffer, np.int64) == number).all()
+
+
+def test_a_column_that_is_not_taken_leaves_its_room_to_the_next() -> None:
+    reel = Reel()
+    Column(np.int64, 20_000, reel)
+    first = Column(np.int64, 20_000, reel).take(20_000)
+    assert Column(np.int64, 20_000, reel).take(1).address != first.address

@@ -23,35 +23,74 @@ from sawlog.guard import count_microseconds
 
 _SMALL_BYTES = 64 << 10
 """Columns up to this are made of memory of NumPy's."""
+_ROOMS = 4
+"""So many columns that are filled have room in the memory of a reel, where there is more than one."""
+_ALIGNMENT = 64
+"""Bytes; Arrow's buffers begin at multiples of it."""
 
 
 class Column:
     """A buffer of one fixed-width type that a kernel writes and an Arrow array takes over.
 
     Memory comes from Arrow's pool, so that what consumers release is used again at once; for small columns from NumPy,
-    which takes a third of the time.
+    which takes a third of the time; or from a reel.
 
     Attributes:
         values: NumPy view of the whole buffer, to write into.
     """
 
-    def __init__(self, dtype: Any, capacity: int) -> None:
+    def __init__(self, dtype: Any, capacity: int, reel: Reel | None = None) -> None:
         self._dtype = dtype = np.dtype(dtype)
         size = capacity * dtype.itemsize
-        self._buffer = buffer = pa.allocate_buffer(size) if size > _SMALL_BYTES else None
-        self.values: NDArray[Any] = np.empty(capacity, dtype) if buffer is None else np.frombuffer(buffer, dtype)
+        self._start = 0
+        if size <= _SMALL_BYTES:
+            self._buffer = self._reel = None
+            self.values: NDArray[Any] = np.empty(capacity, dtype)
+            return
+        self._reel = reel
+        if reel is None:
+            self._buffer = pa.allocate_buffer(size)
+        else:
+            self._buffer, self._start = reel.reserve_room(size)
+        self.values = np.frombuffer(self._buffer, dtype, capacity, self._start)
 
     def take(self, length: int) -> pa.Buffer:
         """Return the first `length` values as an Arrow buffer, which owns the memory from then on."""
         used = length * self._dtype.itemsize
         if self._buffer is None:  # to copy what is small takes no longer than to hand it over
             return pa.py_buffer(self.values[:length].tobytes())
-        if used < self._buffer.size // 2:
+        if self._reel is not None:
+            self._reel.cut(self._start + used)
+        elif used < self._buffer.size // 2:
             # Little was used of much: do not keep the rest alive with the batch. Bytes would be copied under the GIL.
             column = Column(self._dtype, length)
             np.copyto(column.values, self.values[:length])
             return column.take(length)
-        return self._buffer.slice(0, used)
+        return self._buffer.slice(self._start, used)
+
+
+class Reel:
+    """Memory for columns, one after the other: what one of them leaves unused is the next one's.
+
+    For columns of which nobody knows beforehand how much of them is used; one of them is written at a time.
+    """
+
+    def __init__(self) -> None:
+        self._buffer: pa.Buffer | None = None
+        self._used = 0
+
+    def reserve_room(self, size: int) -> tuple[pa.Buffer, int]:
+        """Return a buffer, and from where on it has room for so many bytes."""
+        if self._buffer is None:
+            self._buffer = pa.allocate_buffer(size)
+        elif self._buffer.size - self._used < size:
+            self._buffer = pa.allocate_buffer(_ROOMS * size)
+            self._used = 0
+        return self._buffer, self._used
+
+    def cut(self, end: int) -> None:
+        """Give the next column what follows that offset in the buffer."""
+        self._used = -(-end // _ALIGNMENT) * _ALIGNMENT
 
 
 def find_value_type(kind: pa.DataType) -> pa.DataType:

@@ -66,7 +66,7 @@ from sawlog.leveldb.records.writes import STAMP_SIZE, STAMP_SIZE_FIELD, WriteRan
 from sawlog.leveldb.table.layout import Role
 from sawlog.leveldb.table.meta import BoundsReader, TableMap
 from sawlog.leveldb.table.pebble import MalformedError
-from sawlog.leveldb.table.rows import RowReader, TableRange
+from sawlog.leveldb.table.rows import RowMemory, RowReader, TableRange
 from sawlog.storage.flight import WHOLE_BYTES
 from sawlog.storage.workers import ReadOnce
 
@@ -107,6 +107,7 @@ class JudgedTable(TableRange):
         reported: From which key on, and before which, damage of the blocks with such separators is to be reported.
         sequence: See `LiveTable.sequence`.
         virtual: See `LiveTable.virtual`.
+        memories: Those that readers of tables are done with, for others of the same range of keys.
     """
 
     live: tuple[LiveTable, ...] = ()
@@ -115,6 +116,7 @@ class JudgedTable(TableRange):
     reported: tuple[bytes, bytes | None] = (b"", None)
     sequence: int | None = None
     virtual: VirtualTable | None = None
+    memories: list[RowMemory] | None = field(default=None, repr=False, compare=False)
 
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Yield the entries of a range of a table, in batches like those of `columns.Stream`."""
@@ -129,7 +131,9 @@ class JudgedTable(TableRange):
         judges = [Judge(live, self.begins, self.ends) for live in self.live]
         delivers = KEY in schema.names
         read_schema = schema if delivers else _JUDGED
-        reader = RowReader(self, table, source, read_schema.append(_BLOCK_OFFSET) if judges else read_schema, findings)
+        memory = self.memories.pop() if self.memories else RowMemory()
+        row_schema = read_schema.append(_BLOCK_OFFSET) if judges else read_schema
+        reader = RowReader(self, table, source, row_schema, findings, memory)
         edges = _Edges(self, table, reader, ledger)
         for spans, of_deletions in self._turns(reader.spans, merged=delivers):
             reader.spans = spans
@@ -153,7 +157,9 @@ class JudgedTable(TableRange):
                     for offset, detail in judge.flaws.items():
                         reader.flaws.setdefault(offset, detail)
                     judge.flaws.clear()
-            edges.offsets |= set(reader.spans["offset"].tolist())
+            edges.add_blocks(reader.spans["offset"])
+        if self.memories is not None:
+            self.memories.append(memory)
         edges.judge_edges()
 
     def _turns(self, spans: NDArray[np.void], *, merged: bool) -> Iterator[tuple[NDArray[np.void], bool]]:
@@ -196,9 +202,6 @@ class _Edges:
         table: The table.
         reader: The reader of the range.
         ledger: Takes what is found at the edges.
-
-    Attributes:
-        offsets: Offsets of the blocks that were read.
     """
 
     def __init__(self, fragment: JudgedTable, table: TableMap, reader: RowReader, ledger: Findings) -> None:
@@ -214,7 +217,11 @@ class _Edges:
         self._last: pa.RecordBatch | None = None
         self._sequences: tuple[int, int] | None = None
         self._outside: dict[int, int] = {}
-        self.offsets: set[int] = set()
+        self._offsets: list[NDArray[np.uint64]] = []
+
+    def add_blocks(self, offsets: NDArray[np.uint64]) -> None:
+        """Take in the offsets of the next blocks that were read."""
+        self._offsets.append(offsets)
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Take in the next rows."""
@@ -244,19 +251,25 @@ class _Edges:
             faults += identity.check_first(self._table, first, self._path)
         if self._has_last and self._is_whole(-1):
             faults += identity.check_last(self._table, last, self._path)
-        damaged, blocks = self._reader.damaged, set(self._table.handles["offset"].tolist())
-        is_whole = self._has_first and self._has_last and blocks <= self.offsets and not damaged
         for fault in faults:
             self._ledger.add_damage(fault)
+        if self._bounds is None:
+            return
+        damaged, blocks = self._reader.damaged, self._table.handles["offset"]
+        is_whole = self._has_first and self._has_last and not damaged and self._are_read(blocks)
         outside = {offset: number for offset, number in outside.items() if offset not in damaged}
         actual = self._sequences if is_whole and not faults else None
         for fault in identity.check_sequences(self._table, actual, outside, self._path):
             self._reader.findings.add_damage(fault)
 
+    def _are_read(self, offsets: NDArray[np.uint64]) -> bool:
+        """Return whether the blocks at all of these offsets were read."""
+        return bool(np.isin(offsets, np.concatenate([np.zeros(0, np.uint64), *self._offsets])).all())
+
     def _is_whole(self, number: int) -> bool:
         """Return whether a block was read undamaged, so that its first and last entries are known."""
-        offset = int(self._table.handles["offset"][number])
-        return offset in self.offsets and offset not in self._reader.damaged
+        offsets = self._table.handles["offset"][[number]]
+        return self._are_read(offsets) and int(offsets[0]) not in self._reader.damaged
 
 
 class _ForwardingFindings(Findings):
@@ -516,7 +529,8 @@ class KeyRange(Fragment):
     def _open_files(self, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> list[list[Stream]]:
         """Return the logs and tables of the range, newest first."""
         groups = _group_tables(self.tables, disjoint=self.version.bytewise)
-        tables = [[self._open_table(table, findings, ledgers) for table in group] for group in groups]
+        memories: list[RowMemory] = []
+        tables = [[self._open_table(table, findings, ledgers, memories) for table in group] for group in groups]
         return [*([stream] for stream in self._open_logs(findings)), *tables]
 
     def _report_ranges(self, findings: Findings, path: str, newest: int) -> None:
@@ -548,7 +562,13 @@ class KeyRange(Fragment):
         low = self.low if table.smallest < self.low else b""
         return low, self.high if self.high is not None and table.end > self.high else None
 
-    def _open_table(self, table: LiveTable, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> Stream:
+    def _open_table(
+        self,
+        table: LiveTable,
+        findings: Findings,
+        ledgers: dict[File, _ForwardingFindings],
+        memories: list[RowMemory],
+    ) -> Stream:
         options = self.version.make_entry_options(self.scan.options)
         begins, ends = self._split(table)
         low = max(begins, table.smallest) if table.part else begins
@@ -577,6 +597,7 @@ class KeyRange(Fragment):
             "ends": ends,
             "reported": reported,
             "sequence": table.sequence,
+            "memories": memories,
         }
         table_range = JudgedTable.cover_file(table.file, scan, projection, pruned=True, virtual=table.virtual, **fields)
         schema = STAMPED_SCHEMA if self.version.has_stamps else ENTRY_SCHEMA

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, make_fixed_array
+from sawlog.arrow import Column, Reel, make_fixed_array
 from sawlog.errors import FINDING_ERRORS, ChangedError, DiskError
 from sawlog.format.contract import OFFSET_COLUMN, FileRange, assemble
 from sawlog.format.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
@@ -117,6 +117,7 @@ _KEY_ROOM = 1 << 10
 _SCRATCH_BYTES = 64 << 10
 """Room for an expanded block to begin with."""
 _OF_ROWS = (Role.DATA, Role.RANGE_DELETES)
+_COLUMNS = ("keys", "key_ends", "values", "value_ends", "sequences", "offsets")
 
 
 @cache
@@ -131,6 +132,23 @@ def _make_operation_table(pebble: int) -> NDArray[np.uint8]:
     return types
 
 
+class RowMemory:
+    """Memory of readers of ranges, one after the other.
+
+    Attributes:
+        reels: For columns, by their names in `entries.Rows`.
+        scratch: uint8, room for an expanded block.
+        last: uint8, room for a key.
+        operations: uint8, per row of a batch.
+    """
+
+    def __init__(self) -> None:
+        self.reels = {name: Reel() for name in _COLUMNS}
+        self.scratch = np.empty(_SCRATCH_BYTES, np.uint8)
+        self.last = np.empty(_KEY_ROOM, np.uint8)
+        self.operations = np.empty(BATCH_ROWS, np.uint8)
+
+
 class RowReader(SpanWalk):
     """Reads the rows of a range.
 
@@ -140,7 +158,13 @@ class RowReader(SpanWalk):
     """
 
     def __init__(
-        self, fragment: TableRange, table: TableMap, source: Source, schema: pa.Schema, findings: Findings
+        self,
+        fragment: TableRange,
+        table: TableMap,
+        source: Source,
+        schema: pa.Schema,
+        findings: Findings,
+        memory: RowMemory | None = None,
     ) -> None:
         super().__init__(fragment, table, source, findings)
         self._range = fragment
@@ -157,11 +181,12 @@ class RowReader(SpanWalk):
         self._state = np.zeros(1, e.STATE)[0]
         # The first damage stops the kernel: up to there, both policies do the same.
         self._events = np.zeros(2, e.EVENT)
-        self._last = np.zeros(_KEY_ROOM, np.uint8)
-        self._scratch = np.zeros(_SCRATCH_BYTES, np.uint8)
+        self._reels: Mapping[str, Reel] = {} if memory is None else memory.reels
+        self._last = np.zeros(_KEY_ROOM, np.uint8) if memory is None else memory.last
+        self._scratch = np.zeros(_SCRATCH_BYTES, np.uint8) if memory is None else memory.scratch
         span = fragment.end - fragment.start
         self._max_rows = min(BATCH_ROWS, span + 1)
-        self._operations = np.zeros(self._max_rows, np.uint8)
+        self._operations = np.zeros(self._max_rows, np.uint8) if memory is None else memory.operations[: self._max_rows]
         self.damaged: set[int] = set()
         self._reported: set[int] = set()
         self.flaws: dict[int, str] = {}
@@ -286,15 +311,19 @@ class RowReader(SpanWalk):
         """Make fresh columns for the next batch; the kernel carries over what follows the rows so far."""
         self._room, self._is_full = room, False
         names = self._schema.names
-        self._keys = Column(np.uint8, room + e.KEY_SLACK)
-        self._values = Column(np.uint8, room if VALUE in names else 0)
-        self._key_ends = Column(np.int32, self._max_rows + 1)
-        self._value_ends = Column(np.int32, self._max_rows + 1)
-        self._sequences = Column(np.int64, self._max_rows)
-        self._offsets = Column(np.int64, self._max_rows if OFFSET_COLUMN in names else 0)
+        rows = self._max_rows
+        self._keys = self._make_column("keys", np.uint8, room + e.KEY_SLACK)
+        self._values = self._make_column("values", np.uint8, room if VALUE in names else 0)
+        self._key_ends = self._make_column("key_ends", np.int32, rows + 1)
+        self._value_ends = self._make_column("value_ends", np.int32, rows + 1)
+        self._sequences = self._make_column("sequences", np.int64, rows)
+        self._offsets = self._make_column("offsets", np.int64, rows if OFFSET_COLUMN in names else 0)
         self._key_ends.values[0] = self._value_ends.values[0] = 0
         for name in ("rows", "keys", "values"):
             self._state[name] = 0
+
+    def _make_column(self, name: str, dtype: Any, capacity: int) -> Column:
+        return Column(dtype, capacity, self._reels.get(name))
 
     def _hand_over(self, blocks: NDArray[np.void] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows so far, then report the damage so far."""
