@@ -63,16 +63,10 @@ def test_changed_bytes_stay_inside(tmp_path: Path, compression: str) -> None:
 def test_spans_hold_every_byte_once_and_runs_end_at_what_is_apart() -> None:
     """Blocks of 20 bytes one after the other, a gap, one that another overlaps, and one that reaches past the end."""
     data, header = int(Role.DATA), int(Role.HEADER)
-    blocks = np.array(
-        [
-            (170, 25, header, -1),
-            *((0, 20, data, 0), (20, 20, data, 1), (50, 40, data, 2), (60, 20, data, 3), (150, 100, data, 4)),
-        ],
-        k.SPAN,
-    )
-    spans = np.zeros(2 * len(blocks) + 2, k.SPAN)
-    order = blocks["offset"].argsort(kind="stable")
-    count = k.lay_spans(blocks, order, np.int64(200), np.int64(48), spans)
+    blocks = np.array([(170, 25, header, -1)], k.SPAN)
+    handles = np.array([(0, 15), (20, 15), (50, 35), (60, 15), (150, 95)], k.HANDLE)
+    spans = np.zeros(14, k.SPAN)
+    count = k.lay_spans(blocks, handles, np.array([1, 2, 3, 4, 5, 0]), np.int64(200), np.int64(48), spans)
     gap, overlap = int(Role.GAP), int(Role.OVERLAP)
     assert spans[:count].tolist() == [
         (0, 20, data, 0),

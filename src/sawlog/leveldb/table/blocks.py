@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -14,17 +13,15 @@ from numpy.typing import NDArray
 
 from sawlog.format.damage import Damage
 from sawlog.guard import Undecodable
-from sawlog.kernels.varints import decode_varints_with_ends, encode_varint
+from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb import codecs
 from sawlog.leveldb.log.layout import Compression
-from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.layout import Checksum, Dialect, TableDamageKind
 from sawlog.storage import Source
 
-_LENGTHS = 3 * VARINT64_BYTES
-"""What begins an entry takes no more."""
+_ENTRIES_AT_ONCE = 64
 Flaw: TypeAlias = "tuple[TableDamageKind, int, int]"
 """The kind of damage of a block, and the two numbers that explain it."""
 Expanded: TypeAlias = "pa.Buffer | Flaw"
@@ -100,12 +97,6 @@ class BlockRules:
     has_embedded_values: bool = False
     buckets: Buckets | None = None
 
-    def judge(self, window: NDArray[np.uint8], base: int, handles: NDArray[np.void]) -> NDArray[np.void]:
-        """Judge stored blocks: one VERDICT for each HANDLE, see `kernels.judge_blocks`."""
-        verdicts = np.zeros(len(handles), k.VERDICT)
-        k.judge_blocks(window, np.uint64(base), handles, self.rule, verdicts)
-        return verdicts
-
     @cached_property
     def rule(self) -> k.Rule:
         """The same for kernels."""
@@ -147,9 +138,8 @@ class BlockRules:
         return self.expand(stored, code, of_entries=of_entries), codecs.find_compression(self.dialect, code, stored)
 
     def _judge_block(self, window: NDArray[np.uint8], offset: int, size: int) -> tuple[int, int, int, int]:
-        """Return the VERDICT on one block; as it was before RocksDB, up to 8.0, put a sequence number into it."""
-        handles = np.array([(offset, size)], k.HANDLE)
-        verdict: tuple[int, int, int, int] = self.judge(window, offset, handles)[0].item()
+        """Judge a block as it was before RocksDB, up to 8.0, put a sequence number into it; see `judge_stored`."""
+        verdict: tuple[int, int, int, int] = k.judge_stored(window, offset, size, self.rule)
         if verdict[0] == TableDamageKind.CHECKSUM_MISMATCH and self.dialect != "pebble":
             fixed = (
                 (end - start, start)
@@ -160,7 +150,7 @@ class BlockRules:
             if width == layout.GLOBAL_SEQUENCE_SIZE:
                 before = window.copy()
                 before[place : place + layout.GLOBAL_SEQUENCE_SIZE] = 0
-                restored: tuple[int, int, int, int] = self.judge(before, offset, handles)[0].item()
+                restored: tuple[int, int, int, int] = k.judge_stored(before, offset, size, self.rule)
                 return verdict if restored[0] else restored
         return verdict
 
@@ -222,17 +212,13 @@ def iterate_entries(content: pa.Buffer) -> Iterator[tuple[bytes, bytes]]:
 
 def _parse_entries(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yield keys, and where values begin and end."""
-    end = int(k.locate_entries_end(np.frombuffer(data, np.uint8)))
-    position = 0
-    last = b""
-    while len(head := list(islice(decode_varints_with_ends(data[position : min(position + _LENGTHS, end)]), 3))) == 3:
-        (shared, _), (unshared, _), (length, width) = head
-        start = position + width + unshared
-        if shared > len(last) or start + length > end:
-            return
-        last = last[:shared] + data[position + width : start]
-        position = start + length
-        yield last, start, position
+    entries = np.empty(min(len(data) // layout.SMALLEST_ENTRY + 1, _ENTRIES_AT_ONCE), k.ENTRY)
+    count, position, last = len(entries), 0, b""
+    while count == len(entries):
+        count = k.locate_entries(np.frombuffer(data, np.uint8), position, len(last), entries)
+        for shared, start, value, position in entries[:count].tolist():  # the next call goes on there
+            last = last[:shared] + data[start:value]
+            yield last, value, position
 
 
 class BlockBuilder:

@@ -34,7 +34,6 @@ from sawlog.leveldb.table.kernels import (
     LZ4,
     NOWHERE,
     OTHERWISE,
-    VERDICT_FIELDS,
     Rule,
     find_entries_end,
     judge_block,
@@ -88,14 +87,14 @@ STATE = make_record_type(
     ("last", np.uint64),
     ("expanded", np.uint64),
     "events",
-    *VERDICT_FIELDS,
+    "compression",
 )
 """Where the reading is.
 
 `block` is being read, from its byte `position` on; `open` says whether it is judged, and where its `length` bytes begin
 at `start`: NOT_OPEN, IN_WINDOW or IN_SCRATCH. `rows`, `keys` and `values` are the rows so far and their bytes; the key
-of the entry before is the first `last` bytes of `Rows.last`; `expanded` counts the bytes of the block's keys. The
-others are what was found out about the block, see `kernels.VERDICT`.
+of the entry before is the first `last` bytes of `Rows.last`; `expanded` counts the bytes of the block's keys;
+`compression` says how it is compressed.
 """
 SHORT = 32
 """Parts of keys up to so many bytes are copied as if they had as many."""
@@ -244,9 +243,9 @@ def read_blocks(
 @inlined
 def _open_block(window: Any, base: Any, block: Any, rule: Any, state: Any, rows: Any) -> Any:
     """Judge a block and find its content, or note what is wrong with it: DONE, EXPAND or SCRATCH."""
-    judge_block(window, base, block.offset, block.stored, rule, state)
-    if state.kind != 0:
-        _note(state, rows.events, state.kind, state.one, state.two)
+    kind, first, second, state.compression = judge_block(window, base, block.offset, block.stored, rule)
+    if kind != 0:
+        _note(state, rows.events, kind, first, second)
         return DONE
     start = block.offset - base
     stop = start + block.stored

@@ -30,10 +30,6 @@ LZ4 = 2
 OTHERWISE = 3
 """By a library."""
 
-VERDICT_FIELDS = ("kind", ("one", np.uint64), ("two", np.uint64), "compression")
-VERDICT = make_record_type(*VERDICT_FIELDS)
-"""What is wrong with a block (a `TableDamageKind`, or 0), two numbers that explain it, and how it is compressed."""
-
 SPAN = make_record_type("offset", "length", "role", "number")
 """File offset and bytes, trailers included; a `Role`; the number of the data block in the index, or -1."""
 
@@ -110,46 +106,35 @@ def compute_modifier(context: Any, offset: Any) -> Any:
 
 
 @inlined
-def judge_block(window: Any, base: Any, offset: Any, size: Any, rule: Any, verdict: Any) -> None:
-    """Judge a block by its place, length and checksum. See `judge_blocks`."""
-    verdict.kind = 0
-    verdict.compression = 0
+def judge_block(window: Any, base: Any, offset: Any, size: Any, rule: Any) -> Any:
+    """Judge a block by its place, length and checksum. See `judge_stored`."""
     if offset > rule.limit or rule.limit - offset < _TRAILER or size > rule.limit - offset - _TRAILER:
-        verdict.kind = _BAD_HANDLE
-        verdict.one = size
-        verdict.two = rule.limit
-        return
+        return _BAD_HANDLE, size, rule.limit, 0
     start = offset - base
-    verdict.compression = np.int64(window[start + size])
+    compression = np.int64(window[start + size])
     if rule.verify and rule.checksum != 0:
         expected = compute_checksum(window, start, size + _ONE, rule.checksum)
         expected = (expected + compute_modifier(rule.context, offset)) & _U32
         stored = load_u32(window, start + size + _ONE)
         if stored != expected:
-            verdict.kind = _MISMATCH
-            verdict.one = stored
-            verdict.two = expected
+            return _MISMATCH, stored, expected, compression
+    return 0, _ZERO, _ZERO, compression
 
 
 @kernel
-def judge_blocks(
-    window: Bytes,
-    base: UInt64,
-    handles: Annotated[Any, Array(HANDLE)],
-    rule: Rule,
-    verdicts: Annotated[Any, Array(VERDICT, writable=True)],
-) -> None:
-    """Judge blocks by their place, length and checksum; what is inside of them is judged where it is read.
+def judge_stored(window: Bytes, offset: UInt64, size: UInt64, rule: Rule) -> tuple[Int64, UInt64, UInt64, Int64]:
+    """Judge a block by its place, length and checksum; what is inside of it is judged where it is read.
 
     Args:
-        window: uint8, the file from `base` on, up to the end of the last of these blocks that ends in the file.
-        base: uint64, file offset of the window.
-        handles: Blocks, of type HANDLE.
+        window: uint8, the file from the block on, up to its end if it ends in the file.
+        offset: uint64, where the block begins in the file.
+        size: uint64, its bytes without the trailer.
         rule: See `Rule`.
-        verdicts: Of type VERDICT, one per block; set.
+
+    Returns:
+        What is wrong with it (a `TableDamageKind`, or 0), two numbers that explain it, and how it is compressed.
     """
-    for i in range(len(handles)):
-        judge_block(window, base, handles[i].offset, handles[i].stored, rule, verdicts[i])
+    return judge_block(window, offset, offset, size, rule)
 
 
 @inlined
@@ -423,6 +408,41 @@ def _take_key(data: Any, pos: Any, end: Any, keys: Any, before: Any, used: Any) 
     return used + shared + unshared, shared, pos + unshared, length
 
 
+ENTRY = make_record_type("shared", "key", "value", "end")
+"""An entry: how much of the key before it begins its own, where the rest begins, where its value does, and ends."""
+
+
+@kernel
+def locate_entries(
+    data: Bytes, begin: UInt64, last: UInt64, entries: Annotated[Any, Array(ENTRY, writable=True)]
+) -> Int64:
+    """Locate the entries of an expanded block, from a byte on, up to the first that does not end in it.
+
+    Args:
+        data: uint8, the block; it has no entries where it is none.
+        begin: uint64, where an entry begins.
+        last: uint64, bytes of the key before it.
+        entries: Of type ENTRY; set.
+
+    Returns:
+        How many there are: where it is all that there is room for, others may follow.
+    """
+    end, _ = find_entries_end(data, _ZERO, np.uint64(len(data)))
+    pos, count = begin, 0
+    while end != NOWHERE and pos < end and count < len(entries):
+        shared, unshared, length, pos = read_entry_head(data, pos, end)
+        if pos == _ZERO or shared > last or unshared > end - pos or length > end - pos - unshared:
+            break
+        last = shared + unshared
+        entries[count].shared = np.int64(shared)
+        entries[count].key = np.int64(pos)
+        entries[count].value = np.int64(pos + unshared)
+        pos += unshared + length
+        entries[count].end = np.int64(pos)
+        count += 1
+    return count
+
+
 FIELDS = make_record_type("key", "key_length", "value", "length")
 """An entry: its key among others, and its value in the block; where they begin, and their bytes."""
 
@@ -501,6 +521,7 @@ def locate_entries_end(data: Bytes) -> UInt64:
 @kernel
 def lay_spans(
     blocks: Annotated[Any, Array(SPAN)],
+    handles: Annotated[Any, Array(HANDLE)],
     order: Int64s,
     limit: Int64,
     footer: Int64,
@@ -509,8 +530,10 @@ def lay_spans(
     """Lay out a table as spans without overlap: each without what is in those before; gaps and the footer with them.
 
     Args:
-        blocks: Of type SPAN; neither offsets nor lengths without trailers are beyond the limit.
-        order: int64, the numbers of blocks in the order of their offsets.
+        blocks: Blocks that hold no data, of type SPAN; neither offsets nor lengths without trailers are beyond the
+            limit.
+        handles: Data blocks, of type HANDLE.
+        order: int64, the numbers of all of them, `blocks` first, in the order of their offsets.
         limit: int64, where blocks end.
         footer: int64, bytes of the footer.
         spans: Of type SPAN, two more than twice as many; set.
@@ -521,17 +544,24 @@ def lay_spans(
     count = 0
     covered = np.int64(0)
     for i in range(len(order)):
-        block = blocks[order[i]]
-        offset, role = block.offset, block.role
-        end = offset + min(block.length, limit - offset)
-        if role <= _VALUES and (offset < covered or (role == _DATA and block.length > limit - offset)):
-            role = _OVERLAP
+        number = order[i] - len(blocks)
+        if number < 0:
+            block = blocks[order[i]]
+            number, offset, length, role = np.int64(-1), block.offset, block.length, block.role
+        else:
+            # What reaches beyond the file is cut off here, and found out by its handle.
+            handle = handles[number]
+            offset, role = np.int64(min(handle.offset, np.uint64(limit))), np.int64(_DATA)
+            length = np.int64(min(handle.stored, np.uint64(limit)) + _TRAILER)
+        end = offset + min(length, limit - offset)
+        if role <= _VALUES and (offset < covered or (role == _DATA and length > limit - offset)):
+            role = np.int64(_OVERLAP)
         start = max(offset, covered)
         if start > covered:
             _put_span(spans, count, covered, start - covered, _GAP, -1)
             count += 1
         if start < end or role == _OVERLAP:
-            _put_span(spans, count, start, max(end - start, 0), role, block.number)
+            _put_span(spans, count, start, max(end - start, 0), role, number)
             count += 1
         covered = max(covered, end)
     if covered < limit:

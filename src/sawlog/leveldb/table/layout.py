@@ -172,8 +172,8 @@ entry are followed by a varint, where its value begins among them."""
 HASH_INDEX_LARGEST = 1 << 16
 """Larger blocks have no hash index."""
 BUCKETS_SIZE = 2
-SMALLEST_SEPARATOR = 3
-"""Bytes of the smallest entry of an index."""
+SMALLEST_ENTRY = 3
+"""Bytes of the smallest entry of a block, or of an index."""
 
 KEY_TRAILER, SEQUENCE_SHIFT = records.KEY_TRAILER, records.SEQUENCE_SHIFT
 SALVAGED_BYTES = 1 << 20

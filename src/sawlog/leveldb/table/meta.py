@@ -309,23 +309,26 @@ def _find_bounds(table: TableMap) -> Bounds | None:
 
 def _make_spans(table: TableMap) -> NDArray[np.void]:
     """Return all of a table as spans, in order and without overlap: their lengths add up to the file's size."""
-    limit = table.rules.limit
-    count, other_count = len(table.handles), len(table.other_blocks)
-    blocks = np.zeros(other_count + count, k.SPAN)
-    for place, (name, handle) in enumerate(table.other_blocks):
-        role = Role.VALUES if name == layout.VALUE_BLOCK else Role.HEADER
-        role = Role.RANGE_DELETES if handle == table.range_deletes else role
-        blocks[place] = min(handle.offset, limit), min(handle.size, limit) + layout.TRAILER_SIZE, role, -1
-    # What reaches beyond the file is cut off here, and found out by its handle.
-    data, max_offset = blocks[other_count:], np.uint64(limit)
-    data["offset"] = np.minimum(table.handles["offset"], max_offset)
-    data["length"] = np.minimum(table.handles["stored"], max_offset)
-    data["length"] += layout.TRAILER_SIZE
-    data["role"], data["number"] = Role.DATA, np.arange(count)
-    spans = np.zeros(2 * len(blocks) + 2, k.SPAN)
-    order = blocks["offset"].argsort(kind="stable")
-    used = k.lay_spans(blocks, order, np.int64(limit), np.int64(table.footer.size), spans)
+    limit, handles = table.rules.limit, table.handles
+    blocks = np.array(
+        [
+            (min(offset, limit), min(size, limit) + layout.TRAILER_SIZE, _choose_role(table, name, (offset, size)), -1)
+            for name, (offset, size) in table.other_blocks
+        ],
+        k.SPAN,
+    )
+    data_offsets = np.minimum(handles["offset"], np.uint64(limit)).view(np.int64)
+    order = np.concatenate([blocks["offset"], data_offsets]).argsort(kind="stable")
+    spans = np.empty(2 * len(order) + 2, k.SPAN)
+    used = k.lay_spans(blocks, handles, order, limit, table.footer.size, spans)
     return spans[:used].copy()
+
+
+def _choose_role(table: TableMap, name: str, handle: tuple[int, int]) -> Role:
+    """Return the purpose of a block that holds no data."""
+    if handle == table.range_deletes:
+        return Role.RANGE_DELETES
+    return Role.VALUES if name == layout.VALUE_BLOCK else Role.HEADER
 
 
 def _read_fixed(value: bytes | None) -> int:
@@ -701,7 +704,7 @@ class MapReader:
             except MalformedError as error:
                 self._add_damage(handle, error.make_flaw(len(data)))
                 return _make_empty_index()
-        room = len(data) // layout.SMALLEST_SEPARATOR + 1
+        room = len(data) // layout.SMALLEST_ENTRY + 1
         handles, separators = np.zeros(room, k.HANDLE), np.zeros(room, k.SEPARATOR)
         first_key = _read_fixed(self.map.properties.get(layout.INDEX_TYPE)) == IndexType.FIRST_KEY
         for delta in self._choose_deltas():

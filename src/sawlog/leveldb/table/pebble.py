@@ -324,7 +324,7 @@ def split_rows(content: pa.Buffer, longest: int) -> BlockEntries:
     max_bytes = min(layout.MOST_EXPANSION * len(data), longest)
     room = min(len(data), max_bytes)
     while True:
-        fields = np.zeros(end // 3 + 1, k.FIELDS)
+        fields = np.zeros(end // layout.SMALLEST_ENTRY + 1, k.FIELDS)
         keys = np.zeros(room, np.uint8)
         count = int(k.split_entries(data, np.uint64(end), fields, keys))
         if count >= 0:
