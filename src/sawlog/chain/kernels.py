@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import operator
 from collections.abc import Callable
 from functools import cache
@@ -97,6 +98,9 @@ _STATE = (
 )
 
 
+_NATIVE = {np.dtype(np.int64): ctypes.c_int64, np.dtype(np.uint64): ctypes.c_uint64, np.dtype(np.uint8): ctypes.c_uint8}
+
+
 def make_record_type(*fields: str | tuple[str, Any]) -> np.dtype[np.void]:
     """Return the type of records with these fields, int64 or as they say: by name in kernels, and in Python too.
 
@@ -109,8 +113,17 @@ def make_record_type(*fields: str | tuple[str, Any]) -> np.dtype[np.void]:
     if clashing := [name for name, _ in pairs if hasattr(np.void, name)]:
         raise ValueError(f"in plain Python, records have attributes of their own by these names: {clashing}")
     members = {name: property(operator.itemgetter(name), _make_setter(name)) for name, _ in pairs}
-    kind: np.dtype[Any] = np.dtype((type("Record", (np.void,), {"__slots__": (), **members}), pairs))
+    native = [(name, _NATIVE[np.dtype(number)]) for name, number in pairs]
+    structure = type("Structure", (ctypes.Structure,), {"_pack_": 1, "_fields_": native})
+    record = type("Record", (np.void,), {"__slots__": (), "_structure": structure, **members})
+    kind: np.dtype[Any] = np.dtype((record, pairs))
     return kind
+
+
+def make_record(kind: np.dtype[np.void]) -> tuple[Any, Any]:
+    """Return a record of zeros for kernels, and its fields for Python, which gets and sets them in a tenth the time."""
+    fields = kind.type._structure()  # type: ignore[attr-defined]
+    return np.frombuffer(fields, kind)[0], fields
 
 
 def _make_setter(name: str) -> Callable[[Any, Any], None]:

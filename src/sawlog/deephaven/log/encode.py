@@ -25,6 +25,7 @@ from sawlog.arrow import (
     view_binary,
     view_values,
 )
+from sawlog.chain.kernels import make_record
 from sawlog.deephaven.log import columns, layout
 from sawlog.deephaven.log.header import LogColumn, build_header
 from sawlog.deephaven.log.names import parse_name
@@ -181,21 +182,21 @@ class Encoder:
             facts.byte, bit = divmod(index, layout.PRESENCE_BITS)
             facts.mask = 1 << bit
         arena = np.concatenate([*parts, np.zeros(1, np.uint8)])
-        state = np.zeros(1, k.STATE)[0]
+        record, state = make_record(k.STATE)
         out = np.empty(max(OUT_BYTES, self._max_entry), np.uint8)
         rows = k.Rows(arena, columns, np.int64(self._presence), np.int64(batch.num_rows), np.int64(self._max_entry))
         roles = k.Flags(*map(np.uint8, flags))
         status = k.FULL
         while status == k.FULL:
-            status = k.encode_rows(rows, roles, state, out)
+            status = k.encode_rows(rows, roles, record, out)
             if status == k.TOO_LARGE:
                 raise SchemaError(
-                    f"row {self._rows + int(state.row)}: its entry is longer than {self._max_entry} bytes;"
+                    f"row {self._rows + state.row}: its entry is longer than {self._max_entry} bytes;"
                     " max_item_bytes would allow it, Deephaven's own readers may not"
                 )
             if status == k.INVALID:
-                raise SchemaError(f"row {self._rows + int(state.row)}: an Arrow array has offsets outside its data")
-            yield out[: int(state.used)]
+                raise SchemaError(f"row {self._rows + state.row}: an Arrow array has offsets outside its data")
+            yield out[: state.used]
             state.used = 0
 
     def _complete_column(self, column: LogColumn, batch: pa.RecordBatch | None) -> LogColumn:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import view_values
+from sawlog.chain.kernels import make_record
 from sawlog.chain.records import RecordWriter
 from sawlog.errors import OptionError
 from sawlog.format.contract import OFFSET_COLUMN, PROBE_BYTES
@@ -45,7 +46,7 @@ class LogWriter(RecordWriter):
         self._header = np.uint64(layout.RECYCLABLE_HEADER_SIZE if recyclable else layout.HEADER_SIZE)
         self._log = np.uint64((options.log_number or 0) & 0xFFFFFFFF)
         self._out = np.empty(OUT_BYTES, np.uint8)
-        self._state = np.zeros(1, k.ENCODER)[0]
+        self._record, self._state = make_record(k.ENCODER)
         if options.append and storage.exists(path):
             self._file = _ContinuedLog.open(path, options, storage)
             self._state.in_block = self._file.start % layout.BLOCK_SIZE
@@ -54,7 +55,7 @@ class LogWriter(RecordWriter):
 
     def write_metadata(self, code: int, payload: bytes) -> None:
         """Append a fragment that belongs to no record. Such fragments begin a new block rather than be split."""
-        room = layout.BLOCK_SIZE - int(self._state.in_block)
+        room = layout.BLOCK_SIZE - self._state.in_block
         checked = layout.TYPE.encode(code) + payload
         fragment = (
             layout.CHECKSUM.encode(k.compute_masked_checksum(checked)) + layout.LENGTH.encode(len(payload)) + checked
@@ -70,13 +71,13 @@ class LogWriter(RecordWriter):
         offsets.flags.writeable = data.flags.writeable = False
         self._state.record = 0
         self._state.done = -1
-        while k.write_fragments(data, offsets, self._header, self._log, self._state, self._out) != k.WRITTEN:
+        while k.write_fragments(data, offsets, self._header, self._log, self._record, self._out) != k.WRITTEN:
             self._flush()
         if self._state.used > OUT_BYTES // 2:
             self._flush()
 
     def _flush(self) -> None:
-        self._file.write(self._out[: int(self._state.used)])
+        self._file.write(self._out[: self._state.used])
         self._state.used = 0
 
 

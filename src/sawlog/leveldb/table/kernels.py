@@ -85,7 +85,7 @@ _LAST_COMPRESSION = np.uint64(max(Compression))
 
 
 @inlined
-def compute_checksum(window: Any, start: Any, length: Any, kind: Any) -> Any:
+def _compute_checksum(window: Any, start: Any, length: Any, kind: Any) -> Any:
     """Return the stored checksum of `window[start : start + length]`, of which the last byte is a block's type."""
     if kind == _CRC:
         return mask_crc(crc32c(window, start, length))
@@ -100,7 +100,7 @@ def compute_checksum(window: Any, start: Any, length: Any, kind: Any) -> Any:
 
 
 @inlined
-def compute_modifier(context: Any, offset: Any) -> Any:
+def _compute_modifier(context: Any, offset: Any) -> Any:
     """Return the number that a checksum is combined with because of the file offset of its block."""
     return (context ^ (offset + (offset >> _HALF))) & _U32 if context != _ZERO else _ZERO
 
@@ -113,8 +113,8 @@ def judge_block(window: Any, base: Any, offset: Any, size: Any, rule: Any) -> An
     start = offset - base
     compression = np.int64(window[start + size])
     if rule.verify and rule.checksum != 0:
-        expected = compute_checksum(window, start, size + _ONE, rule.checksum)
-        expected = (expected + compute_modifier(rule.context, offset)) & _U32
+        expected = _compute_checksum(window, start, size + _ONE, rule.checksum)
+        expected = (expected + _compute_modifier(rule.context, offset)) & _U32
         stored = load_u32(window, start + size + _ONE)
         if stored != expected:
             return _MISMATCH, stored, expected, compression
@@ -134,7 +134,8 @@ def judge_stored(window: Bytes, offset: UInt64, size: UInt64, rule: Rule) -> tup
     Returns:
         What is wrong with it (a `TableDamageKind`, or 0), two numbers that explain it, and how it is compressed.
     """
-    return judge_block(window, offset, offset, size, rule)
+    verdict: tuple[Any, Any, Any, Any] = judge_block(window, offset, offset, size, rule)
+    return verdict
 
 
 @inlined
@@ -508,7 +509,7 @@ def find_block_end(data: Bytes, end: UInt64) -> UInt64:
 @kernel
 def compute_footer_checksum(data: Bytes, checksum: Int64, context: UInt64, place: UInt64) -> UInt64:
     """Return the stored form of the checksum of a footer that begins at file offset `place`."""
-    return (compute_checksum(data, _ZERO, np.uint64(len(data)), checksum) + compute_modifier(context, place)) & _U32
+    return (_compute_checksum(data, _ZERO, np.uint64(len(data)), checksum) + _compute_modifier(context, place)) & _U32
 
 
 @kernel

@@ -159,6 +159,8 @@ def _find_data_block(index: BoundsReader, count: int, key: bytes) -> int:
 
 _IndexBlock: TypeAlias = "tuple[NDArray[np.void], NDArray[np.void], NDArray[np.uint8]]"
 """The entries of a block of an index, as HANDLE and SEPARATOR, and its content."""
+_EMPTY_INDEX: _IndexBlock = np.zeros(0, k.HANDLE), np.zeros(0, k.SEPARATOR), np.zeros(0, np.uint8)
+_LAST_INDEX_TYPE = max(IndexType)
 
 
 class Handle(NamedTuple):
@@ -225,14 +227,14 @@ class TableMap:
     has_stamp_column: bool = False
     raw: bool = False
     default_comparator: str = ""
-    handles: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
-    index: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
-    separators: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.SEPARATOR))
+    handles: NDArray[np.void] = field(default_factory=lambda: _EMPTY_INDEX[0])
+    index: NDArray[np.uint8] = field(default_factory=lambda: _EMPTY_INDEX[2])
+    separators: NDArray[np.void] = field(default_factory=lambda: _EMPTY_INDEX[1])
     properties: dict[bytes, bytes] = field(default_factory=dict)
     other_blocks: list[tuple[str, Handle]] = field(default_factory=list)
     range_deletes: Handle | None = None
     damages: list[Damage] = field(default_factory=list)
-    values: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
+    values: NDArray[np.void] = field(default_factory=lambda: _EMPTY_INDEX[0])
     bounds: Bounds | None = None
     lost_end: Damage | None = None
     sequence: int | None = None
@@ -310,25 +312,16 @@ def _find_bounds(table: TableMap) -> Bounds | None:
 def _make_spans(table: TableMap) -> NDArray[np.void]:
     """Return all of a table as spans, in order and without overlap: their lengths add up to the file's size."""
     limit, handles = table.rules.limit, table.handles
-    blocks = np.array(
-        [
-            (min(offset, limit), min(size, limit) + layout.TRAILER_SIZE, _choose_role(table, name, (offset, size)), -1)
-            for name, (offset, size) in table.other_blocks
-        ],
-        k.SPAN,
-    )
+    blocks = np.zeros(len(table.other_blocks), k.SPAN)
+    for place, (name, handle) in enumerate(table.other_blocks):
+        role = Role.VALUES if name == layout.VALUE_BLOCK else Role.HEADER
+        role = Role.RANGE_DELETES if handle == table.range_deletes else role
+        blocks[place] = min(handle.offset, limit), min(handle.size, limit) + layout.TRAILER_SIZE, role, -1
     data_offsets = np.minimum(handles["offset"], np.uint64(limit)).view(np.int64)
     order = np.concatenate([blocks["offset"], data_offsets]).argsort(kind="stable")
     spans = np.empty(2 * len(order) + 2, k.SPAN)
     used = k.lay_spans(blocks, handles, order, limit, table.footer.size, spans)
     return spans[:used].copy()
-
-
-def _choose_role(table: TableMap, name: str, handle: tuple[int, int]) -> Role:
-    """Return the purpose of a block that holds no data."""
-    if handle == table.range_deletes:
-        return Role.RANGE_DELETES
-    return Role.VALUES if name == layout.VALUE_BLOCK else Role.HEADER
 
 
 def _read_fixed(value: bytes | None) -> int:
@@ -660,27 +653,24 @@ class MapReader:
         table = self.map
         table.other_blocks.append(("index", index))
         kind = _read_fixed(table.properties.get(layout.INDEX_TYPE))
-        if kind > max(IndexType):
+        if kind > _LAST_INDEX_TYPE:
             self._add_damage(index, (TableDamageKind.UNKNOWN_INDEX, kind, 0))
             return
         top_level = self._read_index_block(index)
         says_type = layout.INDEX_TYPE in table.properties or table.footer.dialect == "leveldb"
         if not says_type and not self._leads_to_rows(top_level[0]):
             kind = IndexType.TWO_LEVEL
-        parts = [top_level]
         if kind == IndexType.TWO_LEVEL:
             parts = []
             for place in zip(top_level[0]["offset"].tolist(), top_level[0]["stored"].tolist(), strict=True):
                 table.other_blocks.append(("index partition", Handle(*place)))
                 parts.append(self._read_index_block(Handle(*place)))
-        start = 0
-        for part in parts:
-            part[1]["place"] += np.uint64(start)
-            start += len(part[2])
-        table.handles, table.separators, table.index = (
-            (columns[0] if len(columns) == 1 else np.concatenate([empty, *columns]))
-            for empty, columns in zip(_make_empty_index(), zip(*parts, strict=True) if parts else [()] * 3, strict=True)
-        )
+            start = 0
+            for _, separators, data in parts:
+                separators["place"] += np.uint64(start)
+                start += len(data)
+            top_level = tuple(np.concatenate(columns) for columns in zip(_EMPTY_INDEX, *parts, strict=True))  # type: ignore[assignment]
+        table.handles, table.separators, table.index = top_level
 
     def _leads_to_rows(self, handles: NDArray[np.void]) -> bool:
         """Return whether an index leads to rows, by the first whole block: no property says if it has two levels."""
@@ -696,14 +686,14 @@ class MapReader:
         """Return the entries of one block of the index; none where it is damaged."""
         content = self.read_block(handle)
         if content is None:
-            return _make_empty_index()
+            return _EMPTY_INDEX
         data = np.frombuffer(content, np.uint8)
         if self.map.footer.is_pebble(layout.COLUMNAR):
             try:
                 return _parse_columnar_index(content)
             except MalformedError as error:
                 self._add_damage(handle, error.make_flaw(len(data)))
-                return _make_empty_index()
+                return _EMPTY_INDEX
         room = len(data) // layout.SMALLEST_ENTRY + 1
         handles, separators = np.zeros(room, k.HANDLE), np.zeros(room, k.SEPARATOR)
         first_key = _read_fixed(self.map.properties.get(layout.INDEX_TYPE)) == IndexType.FIRST_KEY
@@ -712,7 +702,7 @@ class MapReader:
             if count >= 0:
                 return handles[:count].copy(), separators[:count].copy(), data
         self._add_damage(handle, decode_flaw(data))
-        return _make_empty_index()
+        return _EMPTY_INDEX
 
     def _choose_deltas(self) -> tuple[bool, ...]:
         """Return whether values of the index are differences; what to try, if the properties that say it are lost."""
@@ -739,11 +729,6 @@ def _may_have_prefixes(content: pa.Buffer) -> bool:
     """Return whether the values of a block may be those of Pebble's later tables, which begin with where they are."""
     values = [value[:1] for key, value in iterate_entries(content) if key[-layout.KEY_TRAILER :][:1] == b"\x01"]
     return bool(values) and all(value and not value[0] & layout.NEVER_PREFIXED for value in values)
-
-
-def _make_empty_index() -> _IndexBlock:
-    """Return an index without entries."""
-    return np.zeros(0, k.HANDLE), np.zeros(0, k.SEPARATOR), np.zeros(0, np.uint8)
 
 
 def _parse_columnar_index(content: pa.Buffer) -> _IndexBlock:

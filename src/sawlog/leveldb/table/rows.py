@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import Column, Reel, make_fixed_array
+from sawlog.chain.kernels import make_record
 from sawlog.errors import FINDING_ERRORS, ChangedError, DiskError
 from sawlog.format.contract import OFFSET_COLUMN, FileRange, assemble
 from sawlog.format.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
@@ -70,7 +71,7 @@ class SpanWalk:
 
     def enter(self, span: np.void) -> None:
         """Enter what holds no rows into the ledger."""
-        offset, length, role = int(span["offset"]), int(span["length"]), int(span["role"])
+        offset, length, role, _ = span.item()
         if role == Role.HEADER and offset in self._damaged:
             damage = self._damaged.pop(offset)
             self.findings.add_damage(Damage(damage.path, offset, length, damage.kind, damage.detail))
@@ -174,19 +175,20 @@ class RowReader(SpanWalk):
         types = types if internal else np.zeros(256, np.uint8)
         self._bounds = None if table.bounds is None else BoundsReader(table.bounds)
         stamp = np.uint64(0 if table.bounds is None else table.bounds.stamp)
-        requested = VALUE in schema.names, OFFSET_COLUMN in schema.names
+        self._names = schema.names
+        requested = VALUE in self._names, OFFSET_COLUMN in self._names
         self._take = e.Take(internal, *requested, types, np.zeros(0, np.uint8), stamp)
         self._rule = table.rules.rule
         self._layer = table.make_layer(source)
-        self._state = np.zeros(1, e.STATE)[0]
+        self._record, self._state = make_record(e.STATE)
         # The first damage stops the kernel: up to there, both policies do the same.
         self._events = np.zeros(2, e.EVENT)
         self._reels: Mapping[str, Reel] = {} if memory is None else memory.reels
-        self._last = np.zeros(_KEY_ROOM, np.uint8) if memory is None else memory.last
-        self._scratch = np.zeros(_SCRATCH_BYTES, np.uint8) if memory is None else memory.scratch
+        self._last = np.empty(_KEY_ROOM, np.uint8) if memory is None else memory.last
+        self._scratch = np.empty(_SCRATCH_BYTES, np.uint8) if memory is None else memory.scratch
         span = fragment.end - fragment.start
         self._max_rows = min(BATCH_ROWS, span + 1)
-        self._operations = np.zeros(self._max_rows, np.uint8) if memory is None else memory.operations[: self._max_rows]
+        self._operations = np.empty(self._max_rows, np.uint8) if memory is None else memory.operations[: self._max_rows]
         self.damaged: set[int] = set()
         self._reported: set[int] = set()
         self.flaws: dict[int, str] = {}
@@ -234,27 +236,28 @@ class RowReader(SpanWalk):
             self._take = self._take._replace(separators=self._set_bounds(blocks, spans["number"], self._bounds))
         self.findings.account.record += int(spans["length"].sum())
         state = self._state
-        for name in ("block", "open", "position", "last", "expanded"):
-            state[name] = 0
+        state.block = 0
         status = e.FULL
         while status != e.DONE:
             if self._is_full:
                 self._reset(self._room)
-            status = e.read_blocks(window, np.uint64(base), blocks, self._rule, self._take, state, self._make_rows())
+            status = e.read_blocks(
+                window, np.uint64(base), blocks, self._rule, self._take, self._record, self._make_rows()
+            )
             if status == e.GROW:
                 larger = np.zeros(2 * len(self._last), np.uint8)
                 larger[: len(self._last)] = self._last
                 self._last = larger
             elif status == e.SCRATCH:
-                self._scratch = np.zeros(max(int(state["length"]) + SLACK, _SCRATCH_BYTES), np.uint8)
+                self._scratch = np.empty(max(state.length + SLACK, _SCRATCH_BYTES), np.uint8)
             elif status == e.EXPAND:
                 self._expand(window, base, blocks)
             elif status == e.UNUSUAL:
                 data = window if state.open == e.IN_WINDOW else self._scratch
-                self._go_on(join_values(pa.py_buffer(data[int(state.start) : int(state.start + state.length)])))
-            elif status == e.FULL and not state["rows"] and not state["events"]:
+                self._go_on(join_values(pa.py_buffer(data[state.start : state.start + state.length])))
+            elif status == e.FULL and not state.rows and not state.events:
                 self._reset(2 * self._room)
-            elif status == e.FULL or state["events"]:
+            elif status == e.FULL or state.events:
                 yield from self._hand_over(blocks)
 
     def _set_bounds(
@@ -273,15 +276,15 @@ class RowReader(SpanWalk):
 
     def _expand(self, window: NDArray[np.uint8], base: int, blocks: NDArray[np.void]) -> None:
         state = self._state
-        block = blocks[int(state.block)]
+        block = blocks[state.block]
         start = int(block["offset"]) - base
         stored = pa.py_buffer(window[start : start + int(block["stored"])])
-        content = self.table.rules.expand(stored, int(state.compression), of_entries=True)
+        content = self.table.rules.expand(stored, state.compression, of_entries=True)
         if self._layer is not None and not isinstance(content, tuple):
             deletions = self.table.range_deletes == (int(block["offset"]), int(block["stored"]))
             content, loss = self._layer.convert_block(content, deletions=deletions)
             if loss:
-                self._events[int(state.events)] = (TableDamageKind.LOST_VALUE, state.block, loss, 0, state.rows)
+                self._events[state.events] = (TableDamageKind.LOST_VALUE, state.block, loss, 0, state.rows)
                 state.events += 1
         self._go_on(content)
 
@@ -290,13 +293,13 @@ class RowReader(SpanWalk):
         state = self._state
         if isinstance(content, tuple):
             kind, number, second_number = content
-            self._events[int(state.events)] = (kind, state.block, number, second_number, state.rows)
+            self._events[state.events] = (kind, state.block, number, second_number, state.rows)
             state.events += 1
             state.block += 1
             state.open = e.NOT_OPEN
             return
         if content.size > len(self._scratch):
-            self._scratch = np.zeros(max(2 * content.size, _SCRATCH_BYTES), np.uint8)
+            self._scratch = np.empty(max(2 * content.size, _SCRATCH_BYTES), np.uint8)
         self._scratch[: content.size] = np.frombuffer(content, np.uint8)
         state.open, state.start, state.length = e.IN_SCRATCH, 0, content.size
 
@@ -310,28 +313,26 @@ class RowReader(SpanWalk):
     def _reset(self, room: int) -> None:
         """Make fresh columns for the next batch; the kernel carries over what follows the rows so far."""
         self._room, self._is_full = room, False
-        names = self._schema.names
         rows = self._max_rows
         self._keys = self._make_column("keys", np.uint8, room + e.KEY_SLACK)
-        self._values = self._make_column("values", np.uint8, room if VALUE in names else 0)
+        self._values = self._make_column("values", np.uint8, room if self._take.values else 0)
         self._key_ends = self._make_column("key_ends", np.int32, rows + 1)
         self._value_ends = self._make_column("value_ends", np.int32, rows + 1)
         self._sequences = self._make_column("sequences", np.int64, rows)
-        self._offsets = self._make_column("offsets", np.int64, rows if OFFSET_COLUMN in names else 0)
+        self._offsets = self._make_column("offsets", np.int64, rows if self._take.offsets else 0)
         self._key_ends.values[0] = self._value_ends.values[0] = 0
-        for name in ("rows", "keys", "values"):
-            self._state[name] = 0
+        self._state.rows = self._state.keys = self._state.values = 0
 
     def _make_column(self, name: str, dtype: Any, capacity: int) -> Column:
         return Column(dtype, capacity, self._reels.get(name))
 
     def _hand_over(self, blocks: NDArray[np.void] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows so far, then report the damage so far."""
-        if not self._state["rows"] and not self._state["events"]:
+        rows, event_count = self._state.rows, self._state.events
+        if not rows and not event_count:
             return
-        rows = int(self._state["rows"])
-        events = self._events[: int(self._state["events"])].copy()
-        if len(events) and self.findings.on_damage == "fail":
+        events = self._events[:event_count].copy()
+        if event_count and self.findings.on_damage == "fail":
             rows = int(events["row"][0])
         if rows:
             batch = self._make_batch(rows)
@@ -339,9 +340,9 @@ class RowReader(SpanWalk):
             self._room = BATCH_BYTES if self._room > 4 * BATCH_BYTES else self._room
             yield batch
         self._is_full = True
-        for name in ("rows", "keys", "values", "events"):
-            self._state[name] = 0
-        self._report(events, blocks)
+        self._state.rows = self._state.events = 0
+        if event_count or self.flaws:
+            self._report(events, blocks)
 
     def _report(self, events: NDArray[np.void], blocks: NDArray[np.void] | None) -> None:
         """Report the damage of the rows that were handed over, in the order of their blocks."""
@@ -368,7 +369,7 @@ class RowReader(SpanWalk):
 
     def _make_batch(self, rows: int) -> pa.RecordBatch:
         keys = _make_binary(rows, self._key_ends, self._keys)
-        values = _make_binary(rows, self._value_ends, self._values) if VALUE in self._schema.names else None
+        values = _make_binary(rows, self._value_ends, self._values) if self._take.values else None
         if self.table.has_stamp_column:
             widths = np.full(rows, 0 if self.table.has_stripped_keys else layout.STAMP_WIDTH)
             keys, stamps = split_stamps(keys, widths, self.fragment.path)
@@ -376,11 +377,11 @@ class RowReader(SpanWalk):
             if values is not None and ranges.any():
                 values, _ = split_stamps(values, np.where(ranges, widths, 0), self.fragment.path)
         columns = {KEY: keys}
-        for name in self._schema.names:
+        for name in self._names:
             if name == STAMP:
                 columns[name] = stamps
             elif name == VALUE:
-                columns[name] = strip_times(values, (self._operations[:rows] == TIMED) & (not self._range.stored))
+                columns[name] = values if self._range.stored else strip_times(values, self._operations[:rows] == TIMED)
             elif name == SEQUENCE:
                 columns[name] = self._make_sequence(rows)
             elif name == OPERATION:
