@@ -193,12 +193,12 @@ def test_work_per_file_does_not_grow(format: str, verb: str, tmp_path: Path) -> 
 
 CALLS = {
     "leveldb_log": 135,
-    "leveldb_table": 235,
+    "leveldb_table": 215,
     "deephaven_log": 284,
     "deephaven_table": 440,
     "filodb_record": 320,
     "milvus_binlog": 590,
-    "leveldb_database": 2240,
+    "leveldb_database": 2005,
 }
 """Of functions and generators for each small file of a folder, or each database, at most."""
 

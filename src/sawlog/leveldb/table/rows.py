@@ -313,18 +313,15 @@ class RowReader(SpanWalk):
     def _reset(self, room: int) -> None:
         """Make fresh columns for the next batch; the kernel carries over what follows the rows so far."""
         self._room, self._is_full = room, False
-        rows = self._max_rows
-        self._keys = self._make_column("keys", np.uint8, room + e.KEY_SLACK)
-        self._values = self._make_column("values", np.uint8, room if self._take.values else 0)
-        self._key_ends = self._make_column("key_ends", np.int32, rows + 1)
-        self._value_ends = self._make_column("value_ends", np.int32, rows + 1)
-        self._sequences = self._make_column("sequences", np.int64, rows)
-        self._offsets = self._make_column("offsets", np.int64, rows if self._take.offsets else 0)
+        rows, reel = self._max_rows, self._reels.get
+        self._keys = Column(np.uint8, room + e.KEY_SLACK, reel("keys"))
+        self._values = Column(np.uint8, room if self._take.values else 0, reel("values"))
+        self._key_ends = Column(np.int32, rows + 1, reel("key_ends"))
+        self._value_ends = Column(np.int32, rows + 1, reel("value_ends"))
+        self._sequences = Column(np.int64, rows, reel("sequences"))
+        self._offsets = Column(np.int64, rows if self._take.offsets else 0, reel("offsets"))
         self._key_ends.values[0] = self._value_ends.values[0] = 0
         self._state.rows = self._state.keys = self._state.values = 0
-
-    def _make_column(self, name: str, dtype: Any, capacity: int) -> Column:
-        return Column(dtype, capacity, self._reels.get(name))
 
     def _hand_over(self, blocks: NDArray[np.void] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows so far, then report the damage so far."""
