@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import struct
 import subprocess
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,6 +25,7 @@ from sawlog.storage.workers import finish_all, map_ordered
 from tests.cli.conftest import Run, run
 from tests.leveldb_log.fragments import write
 from tests.samples import ALL, FORMATS, ROWS, samples
+from tests.support import write_records
 
 __all__ = ["run", "samples"]
 
@@ -84,6 +87,26 @@ def test_reading_counting_and_checking_are_the_work_of_all_threads(
         workers.clear()
         work()
         assert workers == {"sawlog", "MainThread"}
+
+
+@pytest.mark.parametrize(("length", "pools"), [(3900, []), (4200, [2, 2, 2])])
+def test_many_small_files_are_the_work_of_one_thread(
+    length: int, pools: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_records(tmp_path / "000000.log", [bytes(length)])
+    for number in range(1, 300):
+        shutil.copy(tmp_path / "000000.log", tmp_path / f"{number:06}.log")
+    made: list[int] = []
+
+    class WatchedPool(workers.WorkerPool):
+        def __init__(self, threads: int, measure: Callable[[Any], int] | None = None) -> None:
+            made.append(threads)
+            super().__init__(threads, measure)
+
+    monkeypatch.setattr(workers, "WorkerPool", WatchedPool)
+    dataset = sawlog.open(tmp_path, format="leveldb_log", use_threads=2)
+    assert dataset.to_table().num_rows == dataset.count_rows() == len(list(dataset.verify())) == 300
+    assert made == pools
 
 
 ALONE = """

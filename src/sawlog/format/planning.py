@@ -130,10 +130,12 @@ def plan_for_threads(contents: Contents, request: BoundScan, task_bytes: int | N
 def count_threads(contents: Contents, request: BoundScan) -> int:
     """Return how many threads read.
 
-    What is small is read before they are up; where they do not split files, each has files of its own.
+    What is small is read before they are up, and small files keep one busy with Python, which others would wait for;
+    where they do not split files, each has files of its own.
     """
     threads = request.scan.threads
-    if threads <= 1 or sum(file.size for file in contents.files) <= PIECE_BYTES:
+    min_bytes = max(PIECE_BYTES, len(contents.files) * (PIECE_BYTES // MAX_FRAGMENTS_PER_TASK))
+    if threads <= 1 or sum(file.size for file in contents.files) <= min_bytes:
         return 1
     if not contents.threads_split_files:
         joined = contents.count_parts(request) if isinstance(contents, JoinsFiles) else len(contents.files)
