@@ -142,12 +142,12 @@ def find_numbers(operations: pa.Array) -> NDArray[Any]:
 def convert_codes(codes: NDArray[Any], names: tuple[str, ...]) -> pa.Array:
     """Return the names of some operations; mostly they are all the same one, which is written once for all batches."""
     rows = len(codes)
-    if rows and (codes == codes[0]).all():
+    if rows and (data := codes.tobytes()) == data[: codes.itemsize] * rows:
         name = names[codes[0]]
         return _repeat_name(name).slice(0, rows) if rows <= _SAME_ROWS else make_constant_string(name, rows)
-    data, ends = view_binary(make_name_array(names))
+    texts, ends = view_binary(make_name_array(names))
     starts, lengths = ends[:-1].astype(np.int64)[codes], np.diff(ends).astype(np.int64)[codes]
-    return pa.Array.from_buffers(pa.string(), rows, [None, *gather_bytes(data, starts, lengths)])
+    return pa.Array.from_buffers(pa.string(), rows, [None, *gather_bytes(texts, starts, lengths)])
 
 
 @cache
