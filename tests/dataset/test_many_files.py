@@ -194,7 +194,7 @@ def test_work_per_file_does_not_grow(format: str, verb: str, tmp_path: Path) -> 
 
 CALLS = {
     "leveldb_log": 135,
-    "leveldb_table": 208,
+    "leveldb_table": 210,
     "deephaven_log": 284,
     "deephaven_table": 440,
     "filodb_record": 320,
