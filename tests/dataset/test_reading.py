@@ -89,7 +89,7 @@ def test_reading_counting_and_checking_are_the_work_of_all_threads(
         assert workers == {"sawlog", "MainThread"}
 
 
-@pytest.mark.parametrize(("length", "pools"), [(3900, []), (4200, [2, 2, 2])])
+@pytest.mark.parametrize(("length", "pools"), [(8100, []), (8300, [2, 2, 2])])
 def test_many_small_files_are_the_work_of_one_thread(
     length: int, pools: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
