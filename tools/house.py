@@ -333,13 +333,13 @@ def main() -> int:
         return 0
     counts, allowed = {name: measured(name) for name in MEASURES}, limits() if LIMITS.exists() else {}
     for name, count in counts.items():
-        print(f"{name:22}{count:8,} of {allowed.get(name, count):,}")
+        print(f"{name:22}{count:8,} of {allowed.get(name, 0):,}")
     if arguments.lower:
         lowered = {name: min(count, allowed.get(name, count)) for name, count in counts.items()}
         LIMITS.write_text("".join(f"{name} = {count}\n" for name, count in lowered.items()))
     for name, rooms, moves in () if arguments.limits else trips():
         print(f"{name:22}{rooms:8} rooms, {moves:,} moves")
-    return 1 if any(count > allowed.get(name, count) for name, count in counts.items()) else 0
+    return 1 if any(count > allowed.get(name, 0) for name, count in counts.items()) else 0
 
 
 if __name__ == "__main__":

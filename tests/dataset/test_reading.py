@@ -96,17 +96,17 @@ def test_many_small_files_are_the_work_of_one_thread(
     write_records(tmp_path / "000000.log", [bytes(length)])
     for number in range(1, 300):
         shutil.copy(tmp_path / "000000.log", tmp_path / f"{number:06}.log")
-    made: list[int] = []
+    pool_sizes: list[int] = []
 
     class WatchedPool(workers.WorkerPool):
         def __init__(self, threads: int, measure: Callable[[Any], int] | None = None) -> None:
-            made.append(threads)
+            pool_sizes.append(threads)
             super().__init__(threads, measure)
 
     monkeypatch.setattr(workers, "WorkerPool", WatchedPool)
     dataset = sawlog.open(tmp_path, format="leveldb_log", use_threads=2)
     assert dataset.to_table().num_rows == dataset.count_rows() == len(list(dataset.verify())) == 300
-    assert made == pools
+    assert pool_sizes == pools
 
 
 ALONE = """

@@ -251,7 +251,7 @@ def test_the_first_part_reports_the_damage_of_all(pickled: bool, unordered: Path
     content = table.read_bytes()
     table.write_bytes(content[:10] + b"\xff" + content[11:])
     settings: dict[str, Any] = {"format": "leveldb_database", "view": "indexed_db"}
-    found = []
+    readings = []
     for size in (None, PIECE):
         fragments = sawlog.open(path, on_damage="skip", **settings).fragments(size)
         ledgers = [Findings("skip") for _ in fragments]
@@ -264,8 +264,8 @@ def test_the_first_part_reports_the_damage_of_all(pickled: bool, unordered: Path
         ]
         assert not any(ledger.kinds for ledger in ledgers[1:])
         assert sum(ledger.rows for ledger in ledgers) == len(rows)
-        found.append((rows, ledgers[0].damages, ledgers[0].account))
-    assert found[0] == found[1]
+        readings.append((rows, ledgers[0].damages, ledgers[0].account))
+    assert readings[0] == readings[1]
     for part in sawlog.open(path, **settings).fragments(PIECE):
         with pytest.raises(DamageError, match=table.name):
             next(part.to_batches())
