@@ -389,7 +389,11 @@ def test_reasons_say_what_and_where(data: bytes, reason: str) -> None:
         (b'o"\x01aI\x02"\x01bS\x01\xff"\x01cT{\x03', {"a": 1, "b": {"$bytes": "/w=="}, "c": True}, "a string that"),
         (b'o"\x01aI\x02"\x01b!xyz', {"a": 1, "b": {"$bytes": "IXh5eg=="}}, "tag b'!' at byte 11"),
         (b'o"\x01aI\x02!xyz', {"$object": {"a": 1, "$bytes": "IXh5eg=="}}, "tag b'!' at byte 8"),
-        (b'o"\x01aA\x02I\x02I!', {"a": [1, {"$bytes": "SSE="}]}, "byte of 1 bytes at byte"),
+        (
+            b'o"\x01aA\x02I\x02I!',
+            {"a": {"$array": [1, -17], "properties": {"$bytes": ""}}},
+            "byte of 1 bytes at byte",
+        ),
         (b";I\x02\\\x00", {"$map": [[1, {"$bytes": "XAA="}]]}, "host object"),
         (b"'I\x02\\\x00", {"$set": [1, {"$bytes": "XAA="}]}, "host object"),
         (b"rc!", {"$error": "Error", "cause": {"$bytes": "IQ=="}}, "tag b'!'"),

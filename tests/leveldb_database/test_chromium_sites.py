@@ -417,7 +417,7 @@ def test_a_notification_that_was_closed_is_in_the_history() -> None:
             b"DATA:https_a_0\0p#1",
             "22064201ff 0a0162",
             {"title": "b", "body": None},
-            "value: data: version 0 of V8's values, expected 1 to 16",
+            "value: data: byte of 1 bytes at byte 1, where 0 are left",
         ),
         (
             b"DATA:https_a_0\0p#1",
