@@ -119,7 +119,8 @@ def test_answers_of_queries_cannot_command_the_terminal(place: Path, output: str
         (("cat", "{log}", "--columns", HOSTILE), 2),
         (("cat", "{log}", "--" + HOSTILE), 2),
         (("sql", "SELECT " + HOSTILE), 2),
-        (("convert", "{log}", "{place}/x" + NAME), 2),
+        (("convert", "{log}", "{place}/folder" + NAME), 0),
+        (("convert", "{log}", "{place}/x" + NAME + ".zip"), 2),
         (("convert", "{log}", "{place}/x" + NAME + ".csv"), 0),
     ],
 )
