@@ -133,12 +133,16 @@ def test_a_value_that_does_not_expand_costs_itself_only(codec: str, tmp_path: Pa
         for threads in (False, True):
             assert live(tmp_path / "db", on_damage="skip", use_threads=threads) == expected
         assert len(expected) == len(state) - 1
-        for view in ("live", "all"):
-            rows = read_rows_before_damage(tmp_path / "db", format="leveldb_database", view=view)
-            # `all` has older entries, too: of the damaged key, and of deleted ones where nothing has compacted them.
-            keys = {row["key"] for row in rows}
-            assert all(name <= key for name in keys)
-            assert keys & state.keys() - {key} == {name for name in state if name < key}
+        before = sorted(name for name in state if name < key)
+        live_keys, all_keys = (
+            [row["key"] for row in read_rows_before_damage(tmp_path / "db", format="leveldb_database", view=view)]
+            for view in ("live", "all")
+        )
+        assert live_keys == before
+        # `all` has older entries, too: of the damaged key, and of deleted ones where nothing has compacted them.
+        assert all_keys == sorted(all_keys)
+        assert all(name <= key for name in all_keys)
+        assert set(all_keys) & state.keys() - {key} == set(before)
 
 
 @pytest.mark.parametrize("code", [6, 8, 0x80, 0xFF])
