@@ -7,6 +7,7 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ import pyarrow as pa
 import pyarrow.csv
 
 import sawlog
-from benchmarks.harness import Case, Probe, Settings, Side
+from benchmarks.harness import Case, Probe, Settings, Side, wait_for
 from benchmarks.spark import session
 from sawlog.deephaven.log import Logger
+from sawlog.errors import FormatError
 
 SEED = 20
 ROW_BYTES = 40
@@ -216,37 +218,44 @@ def follow(place: Path, seconds: float) -> dict[str, float]:
     """How long rows take from the log to whoever reads the tree."""
     logs, db = place / "logs", place / "db"
     logs.mkdir(parents=True)
-    stopped = threading.Event()
-
-    def run() -> None:
-        for _ in sawlog.spark.follow_logs(None, logs, db, seconds=0.2):
-            if stopped.is_set():
-                return
-
+    stop = threading.Event()
     logged: list[tuple[int, float]] = []
     delays: list[float] = []
-    thread = threading.Thread(target=run)
-    with logger(logs, "vm1") as log:
-        batch = next(trades(100, SEED))
+    batch = next(trades(100, SEED))
+
+    def is_over() -> bool:
+        now = time.monotonic()
+        if now - start_time < seconds and (not logged or now - logged[-1][1] >= EVERY_SECONDS):
+            log.write(batch)
+            logged.append((batch.num_rows * (len(logged) + 2), time.monotonic()))
+        row_count = count(db)
+        while len(delays) < len(logged) and logged[len(delays)][0] <= row_count:
+            delays.append((time.monotonic() - logged[len(delays)][1]) * 1000)
+        return now - start_time >= seconds and len(delays) == len(logged)
+
+    with ThreadPoolExecutor(1) as pool, logger(logs, "vm1") as log:  # an error of the import is one here
         log.write(batch)
-        thread.start()
-        while count(db) < batch.num_rows:
-            time.sleep(0.01)
-        total, start_time = batch.num_rows, time.monotonic()
-        while time.monotonic() - start_time < seconds or len(delays) < len(logged):
-            now = time.monotonic()
-            if now - start_time < seconds and (not logged or now - logged[-1][1] >= EVERY_SECONDS):
-                total += batch.num_rows
-                log.write(batch)
-                logged.append((total, time.monotonic()))
-            row_count = count(db)
-            while len(delays) < len(logged) and logged[len(delays)][0] <= row_count:
-                delays.append((time.monotonic() - logged[len(delays)][1]) * 1000)
-            time.sleep(0.005)
-    stopped.set()
-    thread.join()
+        following = pool.submit(import_until, stop, logs, db)
+        try:
+            wait_for(following, lambda: count(db) >= batch.num_rows)
+            start_time = time.monotonic()
+            wait_for(following, is_over)
+        finally:
+            stop.set()
     return {"median": statistics.median(delays), "99 %": float(np.percentile(delays, 99)), "longest": max(delays)}
 
 
+def import_until(stop: threading.Event, logs: Path, db: Path) -> None:
+    for poll in sawlog.spark.follow_logs(None, logs, db, seconds=0.2):
+        if poll.errors:
+            raise RuntimeError("; ".join(poll.errors))
+        if stop.is_set():
+            return
+
+
 def count(db: Path) -> int:
-    return sawlog.open(db / "Intraday", format="deephaven_table").count_rows() if list(db.rglob("table.size")) else 0
+    """Return the rows that a reader sees; none before a first import is published."""
+    try:
+        return sawlog.open(db / "Intraday", format="deephaven_table").count_rows()
+    except (FileNotFoundError, FormatError):
+        return 0

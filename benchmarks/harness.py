@@ -10,6 +10,7 @@ import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -35,6 +36,8 @@ PACKAGES = (
     "protobuf",
     "leveldb-export",
 )
+PATIENCE = 120
+"""Seconds after which what has not come about never will."""
 
 
 @dataclass(frozen=True)
@@ -255,6 +258,20 @@ def as_table(case: dict[str, Any]) -> Table:
             f"{line.ratio_median:.2f} x",
         )
     return table
+
+
+def wait_for(work: Future[None], is_done: Callable[[], bool]) -> None:
+    """Wait for something that work of another thread brings about.
+
+    Raises:
+        TimeoutError: When it has not come about in `PATIENCE`, or the work has ended.
+    """
+    end = time.monotonic() + PATIENCE
+    while not is_done():
+        if time.monotonic() > end or work.done():
+            work.result(0)
+            raise TimeoutError("the work that it waits for has ended")
+        time.sleep(0.005)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 import sawlog
 from benchmarks.deephaven_log import ROW_BYTES, SCHEMA, market_data
-from benchmarks.harness import Case, Probe, Settings, Side
+from benchmarks.harness import PATIENCE, Case, Probe, Settings, Side, wait_for
 from benchmarks.spark import session_with_jar
 from sawlog.deephaven.log import Logger
 
@@ -33,8 +33,6 @@ PAUSE = 0.02
 WARM_UP = 10.0
 """Seconds of logging that are not measured: Spark starts its workers, and they load what they need."""
 SECONDS = 30.0
-PATIENCE = 120
-"""Seconds after which what has not come about never will."""
 
 
 def cases(settings: Settings) -> Iterator[Case | Probe]:
@@ -117,7 +115,7 @@ def latency(settings: Settings) -> dict[str, float]:
     with ThreadPoolExecutor(1) as pool:  # an error of the logger is one here
         logging = pool.submit(log_rows, logs, stop)
         try:
-            wait(logging, lambda: any(logs.glob("*.bin.*")))
+            wait_for(logging, lambda: any(logs.glob("*.bin.*")))
             begin = 0.0 if settings.once else time.time() + WARM_UP
             query = (
                 spark.readStream.format("sawlog")
@@ -128,7 +126,7 @@ def latency(settings: Settings) -> dict[str, float]:
                 .start(str(target))
             )
             if settings.once:
-                wait(logging, lambda: not query.isActive or any(True for _ in batches(target)))
+                wait_for(logging, lambda: not query.isActive or any(True for _ in batches(target)))
                 query.awaitTermination(PAUSE)  # raises what has ended it
             else:
                 query.awaitTermination(WARM_UP + SECONDS)
@@ -142,20 +140,6 @@ def latency(settings: Settings) -> dict[str, float]:
         "99th percentile": float(np.percentile(milliseconds, 99)),
         "longest": float(milliseconds.max()),
     }
-
-
-def wait(logging: Future[None], done: Callable[[], bool]) -> None:
-    """Wait for something that rows which are logged bring about.
-
-    Raises:
-        TimeoutError: When it has not come about in `PATIENCE`, or the logger has ended.
-    """
-    end = time.monotonic() + PATIENCE
-    while not done():
-        if time.monotonic() > end or logging.done():
-            logging.result(0)
-            raise TimeoutError("the logger has ended")
-        time.sleep(PAUSE)
 
 
 def batches(target: Path) -> Iterator[tuple[int, np.ndarray[Any, np.dtype[np.int64]]]]:

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks import compare, report, threads
+from benchmarks import compare, deephaven_import, report, threads
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.harness import RESULTS, Case, Settings, Side, lines, run_case
 
@@ -87,6 +87,10 @@ def test_results_appear_on_their_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "slow" in ["".join(element.itertext()) for element in picture.iter("{http://www.w3.org/2000/svg}text")]
 
 
+LINES = 60
+"""Of what a program has written before it failed: the traceback, and Java's above it."""
+
+
 def run_benchmarks(tmp_path: Path, *names: str, only: str = "") -> dict[str, dict[str, Any]]:
     """Run some as a program, every side once, of tiny sizes; what each wrote."""
     sizes = ["--size", "40kB", "--big", "80kB", "--repeat", "0"]
@@ -94,8 +98,17 @@ def run_benchmarks(tmp_path: Path, *names: str, only: str = "") -> dict[str, dic
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-m", "benchmarks", *names, *sizes, *places]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
+    if done.returncode:
+        ends = ["\n".join(text.splitlines()[-LINES:]) for text in (done.stdout, done.stderr)]
+        pytest.fail("\n\n".join([f"it ended with {done.returncode}", *ends]), pytrace=False)
     return {name: json.loads((tmp_path / f"{name}.json").read_text()) for name in names}
+
+
+def test_rows_are_counted_before_a_first_import_is_published(tmp_path: Path) -> None:
+    assert deephaven_import.count(tmp_path) == 0
+    (tmp_path / "Intraday" / ".sawlog-staged").mkdir(parents=True)
+    (tmp_path / "Intraday" / ".sawlog-staged" / "table.size").write_bytes(bytes(8))
+    assert deephaven_import.count(tmp_path) == 0
 
 
 def assert_all_rows(results: dict[str, dict[str, Any]]) -> None:
