@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 import os
+import pickle
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -167,6 +168,19 @@ def test_a_file_that_appears_while_a_query_starts_is_read(tmp_path: Path, monkey
     assert sorted(n for part in parts for batch in reader.read(part) for n in batch["n"].to_pylist()) == list(
         range(200)
     )
+
+
+def test_executors_are_sent_nothing_that_is_known_of_the_files(tmp_path: Path) -> None:
+    for number in range(20):
+        write_log(tmp_path, number * 10, number * 10 + 10, f"w{number}")
+    reader = make_stream_reader({"path": str(tmp_path), "format": "deephaven_log"}, None, StructType().add("n", "long"))
+    sent = copy.copy(reader).__getstate__()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    parts = reader.partitions(start, end)
+    assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end, "the next look finds nothing"
+    assert reader.__getstate__() == {**sent, "_pause_end": reader.__getstate__()["_pause_end"]}
+    assert sum(batch.num_rows for part in parts for batch in pickle.loads(pickle.dumps(reader)).read(part)) == 200
 
 
 QUERY, BATCH = "query", 7

@@ -98,7 +98,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what executors need: what to read with, and nothing of what is known of the files."""
-        return {**self.__dict__, "_follower": None, "_reading": None, "_reached": None, "_last": None, "_rested": None}
+        return {**vars(self), **dict.fromkeys(("_follower", "_reading", "_reached", "_last", "_paused_offset"))}
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset of a stream of which nothing is read yet."""
