@@ -30,6 +30,8 @@ from sawlog.storage.workers import finish_all
 REQUESTS = 64
 """Requests for remote files at a time."""
 
+_BITS = 64
+"""Of an inode's number, and of a size."""
 _MAX_SINGLE_REQUESTS = 2
 """This many files are asked for one by one; more of them by listing what they are in."""
 
@@ -95,7 +97,7 @@ class LocalStore(FileStore):
     def __init__(self, memory_map: bool, inputs: Inputs) -> None:
         self._memory_map = memory_map
         self._inputs = inputs
-        self._inodes: dict[str, tuple[int, int, int]] = {}  # device, number and size of files when they were found
+        self._inodes: dict[str, int] = {}  # device, number and size of files when they were found, in one number
 
     def has_found(self, path: str) -> bool:
         return path in self._inodes
@@ -149,7 +151,7 @@ class LocalStore(FileStore):
 
     def find_size(self, path: str) -> int | None:
         if path in self._inodes:
-            return self._inodes[path][2]
+            return self._inodes[path] % (1 << _BITS)
         try:
             status = os.stat(path)
         except (OSError, ValueError):  # where nobody may look, and what no file can be called, is none
@@ -225,16 +227,16 @@ class LocalStore(FileStore):
         return self._make_file(path, status, explicit=False) if stat.S_ISREG(status.st_mode) else None
 
     def _make_file(self, path: str, status: os.stat_result, *, explicit: bool) -> File:
-        self._inodes[path] = status.st_dev, status.st_ino, status.st_size
+        self._inodes[path] = (status.st_dev << _BITS | status.st_ino) << _BITS | status.st_size
         return File(path, status.st_size, explicit, "", status.st_mtime, status.st_ctime)
 
     def _check_same(self, path: str, descriptor: int) -> None:
         """Return whether an open file is the file that was found."""
         if path not in self._inodes:
             return
-        device, number, size = self._inodes[path]
+        inode, size = divmod(self._inodes[path], 1 << _BITS)
         now = os.fstat(descriptor)
-        if (now.st_dev, now.st_ino) != (device, number):
+        if now.st_dev << _BITS | now.st_ino != inode:
             raise ChangedError(f"{path}: the file was replaced while it was read; open it again")
         if now.st_size < size:
             raise ChangedError.from_sizes(path, size, now.st_size)
@@ -517,7 +519,7 @@ class Stores:
 def _identify_directory(path: str) -> int:
     """Return device and inode in a number: walks remember it of each directory, and a status takes a kilobyte."""
     status = os.stat(path)
-    return status.st_dev << 64 | status.st_ino
+    return status.st_dev << _BITS | status.st_ino
 
 
 def _raise_unless_gone(error: OSError) -> None:

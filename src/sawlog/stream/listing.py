@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sawlog.storage import File, Storage, is_remote
+from sawlog.storage.index import STABLE_SECONDS
 from sawlog.storage.names import HIDDEN, is_hidden_directory
 
-STABLE_SECONDS = 2.0
-"""Seconds after which a directory's modification time is conclusive: more files may appear in the same tick."""
 SWEEP_SECONDS = 30.0
 """Seconds between looks at files that are finished."""
 

@@ -28,7 +28,7 @@ from sawlog.deephaven.log.fragments import (
 from sawlog.deephaven.log.header import Header, IncompleteHeaderError, measure_header, read_header
 from sawlog.deephaven.log.names import LogName, order_key, parse_name
 from sawlog.deephaven.log.options import ReadOptions
-from sawlog.deephaven.log.plan import CutLayout, find_cut, find_cuts, recall, scan, walk_stretch
+from sawlog.deephaven.log.plan import NO_CUTS, CutLayout, find_cut, find_cuts, recall, scan, walk_stretch
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.errors import FormatError, OptionError, UnsupportedError, warn
 from sawlog.format.contract import (
@@ -464,7 +464,7 @@ class DeephavenLogContents(Contents):
 
     def _find_layout(self, log: BinaryLog, task_bytes: int | None, threads: int) -> CutLayout:
         if log.header is None:
-            return CutLayout()
+            return NO_CUTS
         distance = _compute_distance(log.file.size - log.header.size, task_bytes)
         known_layout = self._recall_layout(log, log.header, task_bytes)
         if known_layout is not None:
@@ -475,7 +475,7 @@ class DeephavenLogContents(Contents):
             return self._scan(log, log.header.size, distance, threads)
         if distance is not None:
             return CutLayout(find_cuts(log.file, log.header, self.scan, task_bytes=distance))
-        return CutLayout()
+        return NO_CUTS
 
     def _find_live_start(self, log: BinaryLog, start: int, end: int, threads: int) -> int:
         assert log.header is not None

@@ -25,7 +25,7 @@ from sawlog.deephaven.log.header import Header
 from sawlog.deephaven.log.walk import CutWalk
 from sawlog.format.contract import PROBE_BYTES, Scan
 from sawlog.storage import File, Source
-from sawlog.storage.index import SEARCHES, find_remote_state, pack_numbers, unpack_numbers
+from sawlog.storage.index import SEARCHES, STABLE_SECONDS, find_remote_state, pack_numbers, unpack_numbers
 from sawlog.storage.names import is_remote
 from sawlog.storage.workers import map_all
 
@@ -33,8 +33,6 @@ PROOF_BYTES = layout.VENDOR_MAX_ENTRY
 """Entries must agree over more than this before resynchronisation believes them, or up to the end of the file."""
 SEARCHED_BYTES = 1 << 20
 """Bytes that are searched at a time: few enough to stay in the cache from their reading on."""
-STABLE_SECONDS = 2.0
-"""Seconds after which a file's modification time reveals any other change."""
 _MAX_FALSE_STARTS = 16
 """False starts after which resynchronisation gives a cut up; the range before it grows longer."""
 
@@ -50,6 +48,10 @@ class CutLayout:
 
     cuts: Iterable[int] = ()
     live_from: int = -1
+
+
+NO_CUTS = CutLayout()
+"""Of most logs: they are small."""
 
 
 def scan(
@@ -146,14 +148,14 @@ def _search(
             return layout
     with closing(scan.storage.open(file.path)) as source:
         if task_bytes is None and not may_hold_delete(source, start, file.size):
-            return CutLayout()
+            return NO_CUTS
         entries = Entries(Span(file, start, file.size), source, header, scan.options)
         if scan.on_damage == "fail":
             layout = _collect_layout(CutWalk(entries, verify=False, stops=True), task_bytes)
         if layout is None:
             verify = scan.options.verify_checksums
             layout = _collect_layout(CutWalk(entries, verify=verify, stops=False), task_bytes)
-    return layout or CutLayout()
+    return layout or NO_CUTS
 
 
 def search_stretches(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Literal
 
 from sawlog.deephaven.table import layout
@@ -90,7 +90,13 @@ def parse_header(head: bytes, size: int, *, forced: bool = False) -> FileHeader 
     if metadata and not (java or is_stream or forced):
         return None
     little = bool(first & layout.LITTLE_ENDIAN_BIT)
-    return FileHeader(1, little, start, metadata, java)
+    return _find_equal(FileHeader(1, little, start, metadata, java))
+
+
+@lru_cache(maxsize=64)
+def _find_equal(header: FileHeader) -> FileHeader:
+    """Return a header as an equal file had it: most files of a table begin alike."""
+    return header
 
 
 def read_metadata(file: File, overflow: File | None, header: FileHeader, storage: Storage) -> bytes:
@@ -333,13 +339,13 @@ class Headers:
         self,
         location: Location,
         storage: Storage,
-        declared: Declared = _NOTHING_DECLARED,
-        widths: Mapping[str, int] | None = None,
+        declared: Declared,
+        widths: Mapping[str, int],
     ) -> None:
         self._location = location
         self._storage = storage
         self._declared = declared
-        self._widths = widths or {}
+        self._widths = widths
         self._parsed: dict[tuple[str, bool], FileHeader | None] = {}
 
     def of(self, column: ColumnFiles, suffix: str, source: Source | None = None) -> FileHeader | None:

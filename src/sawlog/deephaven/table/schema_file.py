@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from html import escape
 
 from sawlog.deephaven.table.location import Declared, Generation
@@ -33,6 +34,7 @@ def build_schema_file(
     return "\n".join([*lines, "</Table>", ""]).encode()
 
 
+@lru_cache(maxsize=16)
 def parse_declaration(data: bytes) -> Declared:
     """Return what a schema file that sawlog has left says of the files next to it."""
     root = _ROOT.search(data)

@@ -20,6 +20,9 @@ from sawlog.deephaven.types import FLOATS, INTEGERS
 from sawlog.errors import FormatError, OptionError, SchemaError, warn
 from sawlog.storage import File, Storage, map_files, read_indexed
 
+_NO_WIDTHS: Mapping[str, int] = {}
+"""Of columns whose version is declared: nobody asks for them."""
+
 
 class TableSpecs:
     """Specs of the columns of a table, from schemas, options and a look at files.
@@ -41,11 +44,13 @@ class TableSpecs:
         self, locations: Sequence[Location], options: ReadOptions, storage: Storage, *, required: bool
     ) -> None:
         self._options = options
+        self._declared = options.declared
         self._storage = storage
         self._required = required
         self._headers: dict[str, Headers] = {}
         self._parsed: dict[bytes, TableSchema | None] = {}
         self._own: dict[int, dict[str, ColumnSpec]] = {}
+        self._combined: dict[int, dict[str, ColumnSpec]] = {}
         self._schemas_by_directory: dict[str, TableSchema] = {}
         self._unreadable: dict[str, str] = {}
         self.locations = self._apply_declarations(locations)
@@ -87,8 +92,10 @@ class TableSpecs:
         schema = self._schemas_by_directory.get(location.directory)
         if schema is None:
             return self.specs
-        owned = {name: spec for name, spec in self._find_owned_columns(schema).items() if name in self.specs}
-        return {**self.specs, **owned}
+        if id(schema) not in self._combined:
+            owned = {name: spec for name, spec in self._find_owned_columns(schema).items() if name in self.specs}
+            self._combined[id(schema)] = {**self.specs, **owned}
+        return self._combined[id(schema)]
 
     def judge(self, location: Location) -> LocationVerdict:
         """Judge a location."""
@@ -112,15 +119,19 @@ class TableSpecs:
     def read_headers(self, location: Location) -> Headers:
         """Return the headers of the files of a location."""
         if location.directory not in self._headers:
-            schema = self._schemas_by_directory.get(location.directory)
-            specs = self._typed_names if schema is None else {**self._typed_names, **self._find_owned_columns(schema)}
-            widths = {
-                name: width
-                for name, spec in (specs.items() if location.declared.version is None else ())
-                if name in location.columns and (width := compute_row_width(spec, location.columns[name])) is not None
-            }
-            self._headers[location.directory] = Headers(location, self._storage, self._options.declared, widths)
+            widths = self._measure_rows(location) if location.declared.version is None else _NO_WIDTHS
+            self._headers[location.directory] = Headers(location, self._storage, self._declared, widths)
         return self._headers[location.directory]
+
+    def _measure_rows(self, location: Location) -> dict[str, int]:
+        """Return the bytes per row of the columns of a location whose types are given."""
+        schema = self._schemas_by_directory.get(location.directory)
+        specs = self._typed_names if schema is None else {**self._typed_names, **self._find_owned_columns(schema)}
+        return {
+            name: width
+            for name, spec in specs.items()
+            if name in location.columns and (width := compute_row_width(spec, location.columns[name])) is not None
+        }
 
     def tell_generation(self) -> None:
         """Say so where nothing proves the generation, or the byte order. The first location speaks for all."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -28,7 +29,7 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 def find_locations(walk: TreeWalk, layout_kind: Layout, storage: Storage) -> list[Location]:
     """Return the locations that files of a walk lie in, by table, column partition and internal partition.
 
-    A directory is listed again: its files may have grown, and names that begin with an underscore are names of columns.
+    A directory is listed again: names that begin with an underscore are names of columns.
     Files that were named by themselves stand for their columns.
 
     Raises:
@@ -72,7 +73,7 @@ def parse_location(directory: str, layout_kind: Layout) -> Location:
     """
     path = directory if is_remote(directory) else os.path.abspath(directory)
     inner = path.partition("://")[2] or path
-    parts = [part for part in re.split(r"[/\\]" if os.sep == "\\" else "/", inner) if part]
+    parts = [sys.intern(part) for part in re.split(r"[/\\]" if os.sep == "\\" else "/", inner) if part]
     for part in parts[-5:]:
         if part in (".", "..") or _UNSAFE.search(part):
             raise FormatError(f"{directory!r}: {part!r} cannot be the name of a partition or a table")
@@ -143,7 +144,10 @@ class TreeWalk:
         if linked or directory in self.directories:
             # Spelled as `Storage.list_files` does: files in the current directory have nothing in front of them.
             paths = {entry.name if directory == "." else entry.path: entry for entry in entries if entry.is_file()}
-            listed = [File(path, entry.stat().st_size, explicit=False) for path, entry in paths.items()]
+            files = {file.path: file for file in self.directories.get(directory, ()) if not file.explicit}
+            listed = [
+                files.get(path) or File(path, entry.stat().st_size, explicit=False) for path, entry in paths.items()
+            ]
             self._links |= {path for path, entry in paths.items() if entry.is_symlink()}
             if linked or all(
                 file.path in paths for file in self.directories[directory]
