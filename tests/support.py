@@ -33,6 +33,13 @@ def is_subsequence(part: list[Any], whole_list: list[Any]) -> bool:
     return all(item in iterator for item in part)
 
 
+def make_dead_links(directory: Path) -> None:
+    """Make links that lead nowhere: to what is not there, through a file, and in a circle."""
+    (directory / "file").touch()
+    for name, target in {"nothing": "absent", "through": "file/x", "circle": "circle", "way": "circle/x"}.items():
+        (directory / name).symlink_to(target)
+
+
 def write_records(path: Any, records: Any, **options: Any) -> None:
     """Write a log of LevelDB that has these records."""
     sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log", **options)

@@ -17,6 +17,7 @@ from sawlog.deephaven.ingest.spark import import_logs, merge
 from sawlog.deephaven.ingest.tree import IntradayTable
 from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError
 from tests.deephaven_import.support import DATE, Logs, batch, db, history, intraday, logs, numbers
+from tests.support import make_dead_links
 
 __all__ = ["db", "logs"]
 
@@ -306,6 +307,14 @@ def test_links_that_lead_out_of_the_database_are_refused(spark: None, imported: 
     assert len(intraday(imported)) == 2010
     (partitions / "0").unlink()
     (partitions / "0").symlink_to(inside)
+    merge(spark, imported, "Ns", "T", DATE, delete_intraday=True)
+    assert sorted(history(imported).column("N").to_pylist()) == list(range(2000))
+
+
+def test_links_that_lead_nowhere_are_left_out(spark: None, imported: Path) -> None:
+    for directory in (imported / "Intraday/Ns/T", imported / "Intraday/Ns/T/vm1", imported / "Systems/Ns/Partitions"):
+        directory.mkdir(parents=True, exist_ok=True)
+        make_dead_links(directory)
     merge(spark, imported, "Ns", "T", DATE, delete_intraday=True)
     assert sorted(history(imported).column("N").to_pylist()) == list(range(2000))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ import sawlog
 from sawlog.deephaven.table import fragments
 from sawlog.deephaven.table.checkpoint import LocationVerdict
 from sawlog.deephaven.table.columns import ColumnReader
-from sawlog.deephaven.table.tree import parse_location
+from sawlog.deephaven.table.tree import TreeWalk, parse_location
 from sawlog.errors import DamageError, FormatError, OptionError, SchemaError
 from sawlog.format.damage import DamageWarning
-from sawlog.storage import workers
+from sawlog.storage import Storage, workers
+from tests.support import make_dead_links
 
 from .reference import Shape, put_fixed, put_rows, put_symbols, put_text
 
@@ -285,6 +287,32 @@ def test_links_inside_of_the_tree_are_other_names(historical: Path) -> None:
     root = historical / "Systems" / "Ns" / "Partitions"
     (root / "latest").symlink_to(root / "2")
     assert sawlog.read(historical, types=TYPES).num_rows == 12
+
+
+def test_links_that_lead_nowhere_are_left_out(historical: Path) -> None:
+    before = sawlog.read(historical, types=TYPES)
+    for directory in [path for path in historical.rglob("*") if path.is_dir()]:
+        make_dead_links(directory)
+    assert sawlog.read(historical, types=TYPES).equals(before)
+    assert not sawlog.verify(historical, types=TYPES).damaged
+
+
+def test_a_directory_that_goes_away_while_a_tree_is_walked(historical: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of an import that is tidied."""
+    files = Storage().find(historical)
+    empty = historical / "Systems" / "Ns" / "Partitions" / "7"
+    empty.mkdir()
+    scandir = os.scandir
+
+    def scan(path: str) -> Any:
+        if path == str(empty):
+            empty.rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    walk = TreeWalk([str(historical)], files)
+    assert not empty.exists()
+    assert walk.listed.keys() == walk.directories.keys()
 
 
 def test_links_inside_of_the_tree_are_followed(historical: Path) -> None:

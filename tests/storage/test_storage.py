@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import re
 import uuid
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 import sawlog
 from sawlog.storage import Staged, Storage, discard_staged, flight, normalize
+from tests.support import make_dead_links
 
 DATA = np.random.default_rng(1).integers(0, 256, 3_000_000, dtype=np.uint8).tobytes()
 
@@ -283,6 +285,18 @@ def test_links_to_nothing_are_no_files(tmp_path: Path) -> None:
             Storage().find(tmp_path / path)
     (tmp_path / "b.log").write_bytes(b"x")
     assert [file.name for file in Storage().find(tmp_path / "*.log")] == ["b.log"]
+
+
+def test_links_that_lead_nowhere_are_neither_files_nor_directories(tmp_path: Path) -> None:
+    make_dead_links(tmp_path)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "other").symlink_to("inner")
+    (tmp_path / "same").symlink_to("file")
+    names = ["file", "same"]
+    assert sorted(file.name for file in Storage().find(tmp_path)) == names
+    assert sorted(file.name for file in Storage().list_files(tmp_path)) == names
+    assert sorted(file.name for file in Storage().list_files(tmp_path, names=re.compile(""))) == names
+    assert Storage().directories.list_directories(tmp_path) == ["inner", "other"]
 
 
 def test_a_directory_that_cannot_be_replaced_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import random
 import shutil
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,7 +21,7 @@ from sawlog.errors import OptionError, SawlogError
 from sawlog.stream import records as module
 from sawlog.stream.offset import Finished, FinishedFile, Offset, ReadPosition, hash_name
 from tests.stream.support import SCHEMA, Source, Stream, make_batch, only_rows, quiet, restarted
-from tests.support import write_records
+from tests.support import make_dead_links, write_records
 
 FINISHED_BYTES = 30
 """What a finished file adds to an offset, at most: 100,000 of them make it 3 MB large."""
@@ -39,6 +40,39 @@ def test_a_file_that_waited_and_was_removed_is_missed(tmp_path: Path, later) -> 
     tolerant = restarted(stream, maxfilespertrigger=2, failondataloss=False)
     tolerant.drain()
     assert len(tolerant.numbers) == 40
+
+
+def test_links_that_lead_nowhere_are_no_files_of_a_stream(tmp_path: Path, later) -> None:
+    source = Source(tmp_path)
+    source.log(1, 10)
+    stream = Stream(tmp_path)
+    (tmp_path / "inner").mkdir()
+    make_dead_links(tmp_path / "inner")
+    stream.drain()
+    make_dead_links(tmp_path)
+    source.log(1, 10)
+    stream = later(stream)
+    stream.drain()
+    assert stream.numbers == list(range(20))
+
+
+def test_a_directory_that_goes_away_while_it_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Source(tmp_path).log(1, 10)
+    stream = Stream(tmp_path)
+    stream.drain()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    scandir = os.scandir
+
+    def scan(path: str) -> Any:
+        if str(path) == str(folder) and folder.exists():
+            folder.rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    stream.drain()
+    assert not folder.exists()
+    assert stream.numbers == list(range(10))
 
 
 def test_logs_of_other_tables_are_left_alone(tmp_path: Path, later) -> None:

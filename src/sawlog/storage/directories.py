@@ -76,10 +76,36 @@ def find_files_by_name(directory: str, names: re.Pattern[str]) -> Iterator[File]
     """Yield the files of a local directory that have such names; it is listed again only if it has changed."""
     for name in find_names(directory, names):
         path = name if directory == "." else os.path.join(directory, name)
-        with contextlib.suppress(FileNotFoundError):  # a link to nothing, or deleted meanwhile
+        try:
             status = os.stat(path)
-            if stat.S_ISREG(status.st_mode):
-                yield File(path, status.st_size, False)
+        except OSError as error:
+            raise_unless_gone(error)
+            continue
+        if stat.S_ISREG(status.st_mode):
+            yield File(path, status.st_size, False)
+
+
+def raise_unless_gone(error: OSError) -> None:
+    """Raise what keeps files from being seen; those that were deleted meanwhile, and links to nothing, are none."""
+    if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+        raise error
+
+
+def find_file_size(entry: os.DirEntry[str]) -> int | None:
+    """Return the bytes of the file that an entry of a directory is, or links to; `None` if it is no file."""
+    if entry.is_dir(follow_symlinks=False):
+        return None
+    try:
+        status = entry.stat()
+    except OSError as error:
+        raise_unless_gone(error)
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def is_directory_entry(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry of a directory is a directory, or links to one; links in a circle do not."""
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()
 
 
 def find_names(directory: str, names: re.Pattern[str]) -> tuple[str, ...]:
@@ -139,7 +165,7 @@ class Directories:
         if not os.path.isdir(name):
             return []
         with os.scandir(name) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir())
+            return sorted(entry.name for entry in entries if is_directory_entry(entry))
 
     def list_names(self, directory: PathLike) -> list[str]:
         """Return names of everything directly in a directory, hidden ones included; none where it is missing."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import glob
 import itertools
 import os
@@ -16,7 +15,7 @@ from typing import Any, Protocol
 
 from sawlog.errors import ChangedError, StorageError, without_secrets
 from sawlog.storage.commit_log import LOG, list_committed_files
-from sawlog.storage.directories import Directories, File, find_files_by_name
+from sawlog.storage.directories import Directories, File, find_file_size, find_files_by_name, raise_unless_gone
 from sawlog.storage.flight import Flight
 from sawlog.storage.inputs import Inputs
 from sawlog.storage.minio import AS_OF, DriveObjects, parse_as_of
@@ -134,11 +133,9 @@ class LocalStore(FileStore):
         # Paths are spelled as `find` spells them: files in the current directory have none in front of them.
         with os.scandir(directory) as entries:
             return [
-                File(
-                    os.path.join(directory, entry.name) if directory != "." else entry.name, entry.stat().st_size, False
-                )
+                File(os.path.join(directory, entry.name) if directory != "." else entry.name, size, False)
                 for entry in entries
-                if entry.is_file()
+                if (size := find_file_size(entry)) is not None
             ]
 
     def is_directory(self, path: str, *, fresh: bool) -> bool:
@@ -191,7 +188,7 @@ class LocalStore(FileStore):
             walked: dict[str, int] = {}
             logs: list[str] = []
             files = list(self._walk(root, walked, logs))
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 if all(_identify_directory(name) == identity for name, identity in walked.items()):
                     return files, logs
 
@@ -211,7 +208,7 @@ class LocalStore(FileStore):
                             if file is not None:
                                 yield file
             except OSError as error:
-                _raise_unless_gone(error)
+                raise_unless_gone(error)
             if LOG in inner:
                 logs.append(directory)
             start = directory if directory.endswith("/") else f"{directory}/"
@@ -222,7 +219,7 @@ class LocalStore(FileStore):
         try:
             status = os.stat(path)
         except OSError as error:
-            _raise_unless_gone(error)
+            raise_unless_gone(error)
             return None
         return self._make_file(path, status, explicit=False) if stat.S_ISREG(status.st_mode) else None
 
@@ -520,9 +517,3 @@ def _identify_directory(path: str) -> int:
     """Return device and inode in a number: walks remember it of each directory, and a status takes a kilobyte."""
     status = os.stat(path)
     return status.st_dev << _BITS | status.st_ino
-
-
-def _raise_unless_gone(error: OSError) -> None:
-    """Raise what keeps files from being seen; those that were deleted meanwhile, and links to nothing, are none."""
-    if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-        raise error

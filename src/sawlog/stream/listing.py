@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sawlog.storage import File, Storage, is_remote
+from sawlog.storage.directories import raise_unless_gone
 from sawlog.storage.index import STABLE_SECONDS
 from sawlog.storage.names import HIDDEN, is_hidden_directory
 
@@ -109,7 +110,8 @@ class Listing:
                     continue
                 try:
                     status = os.stat(entry)
-                except FileNotFoundError:
+                except OSError as error:
+                    raise_unless_gone(error)
                     directory.stable = False
                     continue
                 if not stat.S_ISREG(status.st_mode):
@@ -123,20 +125,22 @@ class Listing:
     def _read_directory(self, path: str) -> _Directory:
         try:
             modified = os.stat(path).st_mtime_ns
-        except FileNotFoundError:
+            previous = self._directories.get(path)
+            if previous is not None and previous.stable and previous.modified == modified:
+                return previous
+            start = time.time()
+            with os.scandir(path) as iterator:
+                entries = list(iterator)
+        except OSError as error:
+            raise_unless_gone(error)
             return _Directory(0, [], [], stable=False)
-        previous = self._directories.get(path)
-        if previous is not None and previous.stable and previous.modified == modified:
-            return previous
         files: list[str] = []
         directories: list[str] = []
-        start = time.time()
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    directories += [] if is_hidden_directory(entry.name) else [entry.path]
-                elif not entry.name.startswith(HIDDEN):
-                    files.append(entry.path)
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                directories += [] if is_hidden_directory(entry.name) else [entry.path]
+            elif not entry.name.startswith(HIDDEN):
+                files.append(entry.path)
         stable = start - modified / 1e9 > STABLE_SECONDS
         self._directories[path] = _Directory(modified, files, directories, stable)
         return self._directories[path]

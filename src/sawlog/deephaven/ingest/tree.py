@@ -14,6 +14,7 @@ from sawlog.deephaven.ingest.records import MAX_RECORD_BYTES, RECORD_NAME, Parti
 from sawlog.deephaven.table import layout
 from sawlog.errors import FormatError, OptionError, SawlogError
 from sawlog.storage import PathLike, Storage, is_remote, normalize
+from sawlog.storage.directories import is_directory_entry
 from sawlog.storage.staging import lock_file, make_staged_name, sync_directory
 
 _SEQUENCE = re.compile(r"(.+)~(\d{6,})")
@@ -293,7 +294,7 @@ def list_directories(path: str, root: str) -> list[str]:
     if not os.path.isdir(path):
         return []
     with os.scandir(path) as entries:
-        directories = [entry for entry in entries if entry.name[0] not in "._" and entry.is_dir()]
+        directories = [entry for entry in entries if entry.name[0] not in "._" and is_directory_entry(entry)]
     for entry in directories:
         if entry.is_symlink():
             check_inside(entry.path, root)

@@ -14,6 +14,7 @@ from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.location import Location
 from sawlog.errors import FormatError, warn
 from sawlog.storage import File, Storage, is_remote
+from sawlog.storage.directories import find_file_size, raise_unless_gone
 from sawlog.storage.names import HIDDEN
 from sawlog.storage.workers import map_all
 
@@ -139,18 +140,21 @@ class TreeWalk:
 
     def _walk_down(self, directory: str, *, linked: bool) -> None:
         """Walk down a directory; in linked ones, note the files too."""
-        with os.scandir(directory) as iterator:
-            entries = sorted(iterator, key=lambda entry: entry.name)
+        try:
+            with os.scandir(directory) as iterator:
+                entries = sorted(iterator, key=lambda entry: entry.name)
+        except OSError as error:
+            raise_unless_gone(error)
+            return
         if linked or directory in self.directories:
             # Spelled as `Storage.list_files` does: files in the current directory have nothing in front of them.
-            paths = {entry.name if directory == "." else entry.path: entry for entry in entries if entry.is_file()}
-            files = {file.path: file for file in self.directories.get(directory, ()) if not file.explicit}
-            listed = [
-                files.get(path) or File(path, entry.stat().st_size, explicit=False) for path, entry in paths.items()
-            ]
+            old = {file.path: file for file in self.directories.get(directory, ()) if not file.explicit}
+            paths = {entry.name if directory == "." else entry.path: entry for entry in entries}
+            sizes = {path: old[path].size if path in old else find_file_size(entry) for path, entry in paths.items()}
+            listed = [old.get(path) or File(path, size, False) for path, size in sizes.items() if size is not None]
             self._links |= {path for path, entry in paths.items() if entry.is_symlink()}
             if linked or all(
-                file.path in paths for file in self.directories[directory]
+                sizes.get(file.path) is not None for file in self.directories[directory]
             ):  # others are objects that a server keeps
                 self.listed[directory] = listed
             if linked:
@@ -158,11 +162,10 @@ class TreeWalk:
                     file for file in listed if not file.name.startswith(HIDDEN) and file.path not in self._links
                 ]
         for entry in entries:
-            if not entry.is_dir():
-                continue
             if entry.is_symlink():
-                self._follow(entry.path, entry.name)
-            elif not entry.name.startswith(HIDDEN):
+                if os.path.isdir(entry.path):
+                    self._follow(entry.path, entry.name)
+            elif entry.is_dir() and not entry.name.startswith(HIDDEN):
                 self._walk_down(entry.path, linked=linked)
 
     def _follow(self, link: str, name: str) -> None:
