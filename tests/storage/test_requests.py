@@ -18,11 +18,15 @@ from typer.testing import CliRunner
 
 import sawlog
 from sawlog.cli.app import app
+from sawlog.storage import flight
+from sawlog.storage.remote import StoreObject
 from tests.storage.minio.maker import StoredVersion, format_drives, put
 from tests.support import DATABASE, SAMPLES, write_records
 
 FILES = 40
 MANY = 10_000
+LOCATIONS_IN_FLIGHT = 300
+"""Of tables, at most: those that are planned, those whose files are on their way, those that are read."""
 REQUEST_NAMES = ("cat_file", "exists", "find", "glob", "info", "isdir", "isfile", "ls", "open")
 """Methods of a file system that cost requests."""
 
@@ -115,6 +119,31 @@ def test_each_small_file_costs_one_request_several_at_a_time(
         assert requests["at a time"] > 4
     confirmed = files if verb != "info" else 0  # by looking again, as there are no tags
     assert sum(requests[verb] for verb in REQUEST_NAMES) <= requests["cat_file"] + confirmed + 5
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("verb", VERBS)
+def test_small_column_files_are_fetched_once_however_few_are_kept(
+    verb: str, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are planned as they are read, not all of them before the first is read."""
+    locations, partition = 2 * LOCATIONS_IN_FLIGHT, f"{root}/Intraday/N/T/{{:03}}/2026-11-28/T"
+    sawlog.write(pa.table({"i": [1]}), partition.format(0), format="deephaven_table", compact_header=True)
+    memory = fsspec.filesystem("memory")
+    written = {path.rpartition("/")[2]: memory.cat_file(path) for path in memory.find(partition.format(0))}
+    for number in range(1, locations):
+        for name, data in written.items():
+            memory.pipe_file(f"{partition.format(number)}/{name}", data)
+    monkeypatch.setattr(flight, "KEPT_BYTES", LOCATIONS_IN_FLIGHT * sum(map(len, written.values())))
+    fetch, fetched = StoreObject.fetch, Counter[str]()
+
+    def counted(remote: StoreObject, start: int, end: int) -> memoryview:
+        fetched[remote.url] += 1
+        return fetch(remote, start, end)
+
+    monkeypatch.setattr(StoreObject, "fetch", counted)
+    VERBS[verb](root, "deephaven_table")
+    assert {path for path, count in fetched.items() if count > 1} == set()
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -102,17 +102,15 @@ class DeephavenTableContents(Contents):
         return len(self.files if request.scan.view == "damage" else self.locations)
 
     def _plan_columns(self, request: BoundScan, kind: type[LocationColumns | LocationGroups]) -> Iterator[Fragment]:
-        self._judge_remote(self.locations)
-        for location in self.locations:
+        for location, verdict in self._judge_all(self.locations):
             size = sum(file.size for file in location.files)
-            yield kind(*request, location.directory, size, self._judge_location(location))
+            yield kind(*request, location.directory, size, verdict)
 
     def _plan_rows(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Yield ranges of rows, fewer where a filter names groups."""
         locations = [location for location in self.locations if self._can_match(request, location)]
-        self._judge_remote(locations)
-        for location in locations:
-            yield from self._plan_ranges(request, location, task_bytes)
+        for location, verdict in self._judge_all(locations):
+            yield from self._plan_ranges(request, location, verdict, task_bytes)
 
     def prefetch_headers(self, request: BoundScan) -> None:
         """Ask how files begin, and how many rows locations have."""
@@ -131,13 +129,11 @@ class DeephavenTableContents(Contents):
     def draw_pictures(self, request: BoundScan) -> Iterator[Picture]:
         """Yield rows by partition, bytes by column and kind of file."""
         del request
-        self._judge_remote(self.locations)
         rows, sizes = BarChart("rows"), BarChart("bytes")
         shared = posixpath.commonpath([posixpath.dirname(location.directory) for location in self.locations])
-        for location in self.locations:
+        for location, verdict in self._judge_all(self.locations):
             partition = location.column_partition or location.directory.removeprefix(shared).strip("/")
             first = next((file.path for file in location.files), "")
-            verdict = self._judge_location(location)
             rows.add(partition, location.internal_partition or "", verdict.rows.count, first)
             for name, column in location.columns.items():
                 type = self.specs[name].type.value if name in self.specs else "unknown"
@@ -152,7 +148,6 @@ class DeephavenTableContents(Contents):
     def facts(self, request: BoundScan) -> dict[str, Any]:
         """Return the layout, table, partitions and columns."""
         del request
-        self._judge_remote(self.locations)
         first = self.locations[0]
         facts: dict[str, Any] = {"layout": first.layout}
         if first.table:
@@ -161,7 +156,7 @@ class DeephavenTableContents(Contents):
         if first.layout != "splayed":
             facts["internal partitions"] = len({location.internal_partition for location in self.locations})
             facts["column partitions"] = len({location.column_partition for location in self.locations})
-        rows = [self._judge_location(location).rows for location in self.locations]
+        rows = [verdict.rows for _, verdict in self._judge_all(self.locations)]
         facts["rows"] = sum(location_rows.count for location_rows in rows)
         facts["row count from"] = ", ".join(sorted({location_rows.source for location_rows in rows}))
         grouping = [name for name, spec in self.specs.items() if spec.grouping]
@@ -188,28 +183,29 @@ class DeephavenTableContents(Contents):
             raise OptionError(f"locations of several tables: {table_names}; choose one with namespace= and table=")
         return matching_locations
 
-    def _judge_location(self, location: Location) -> LocationVerdict:
-        """Judge a location; the first time, with a warning where its row count is uncertain."""
-        verdict = self._verdicts.get(location.directory) or self._types.judge(location)
-        if verdict.rows.remark:
-            warn(verdict.rows.remark, DamageWarning)
-            verdict = replace(verdict, rows=replace(verdict.rows, remark=""))
-        self._verdicts[location.directory] = verdict
-        return verdict
+    def _judge_all(self, locations: Sequence[Location]) -> Iterator[tuple[Location, LocationVerdict]]:
+        """Yield locations with their verdicts; with a warning, the first time, where a row count is uncertain.
 
-    def _judge_remote(self, locations: Iterable[Location]) -> None:
-        """Judge remote locations many at a time: one after the other, each waits for the network."""
+        Remote ones are judged many at a time, for each waits for the network, though not long before they are asked
+        for: what is fetched of their files is kept until these are read.
+        """
         waiting = {
-            location.files[0].path: location
+            location.directory: location.files[0]
             for location in locations
-            if location.files and is_remote(location.directory) and location.directory not in self._verdicts
+            if is_remote(location.directory) and location.files and location.directory not in self._verdicts
         }
-        if not waiting:
-            return
-        judged = map_files(
-            lambda file: self._types.judge(waiting[file.path]), [location.files[0] for location in waiting.values()]
-        )
-        self._verdicts |= {verdict.location.directory: verdict for verdict in judged}
+        by_path = {waiting[place.directory].path: place for place in locations if place.directory in waiting}
+        judged = map_files(lambda file: self._types.judge(by_path[file.path]), waiting.values())
+        for location in locations:
+            if location.directory in waiting:
+                verdict = next(judged)
+            else:
+                verdict = self._verdicts.get(location.directory) or self._types.judge(location)
+            if verdict.rows.remark:
+                warn(verdict.rows.remark, DamageWarning)
+                verdict = replace(verdict, rows=replace(verdict.rows, remark=""))
+            self._verdicts[location.directory] = verdict
+            yield location, verdict
 
     def _can_match(self, request: BoundScan, location: Location) -> bool:
         """Return whether filters on partitions let any row of a location through."""
@@ -221,8 +217,9 @@ class DeephavenTableContents(Contents):
         }
         return can_match(request.projection.query, pa.record_batch(partition_values))
 
-    def _plan_ranges(self, request: BoundScan, location: Location, task_bytes: int | None) -> Iterator[RowRange]:
-        verdict = self._judge_location(location)
+    def _plan_ranges(
+        self, request: BoundScan, location: Location, verdict: LocationVerdict, task_bytes: int | None
+    ) -> Iterator[RowRange]:
         count = verdict.rows.count
         size = self._count_bytes(request, location)
         step = max(count, 1)
@@ -291,10 +288,8 @@ class DeephavenTableContents(Contents):
     def _plan_checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[FileCheck]:
         """Yield a check per file of every location; with those of the first, of the links that lead out of the tree."""
         del task_bytes
-        self._judge_remote(self.locations)
         links = [file for file in self.files if file.path in self._links]
-        for location in self.locations:
-            verdict = self._judge_location(location)
+        for location, verdict in self._judge_all(self.locations):
             counted = False
             for number, file in enumerate(location.files + (links if location is self.locations[0] else [])):
                 parts = layout.split_name(file.name)
