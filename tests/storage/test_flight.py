@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import tempfile
 import threading
 import time
 import weakref
@@ -245,6 +246,47 @@ def test_fragments_are_asked_for_before_their_turn_and_let_go_of(
     assert remote.most >= 4
     assert len({*remote.asked}) == len(remote.asked) <= fragment_count + 6
     assert answers.are_let_go()
+
+
+@pytest.mark.usefixtures("small_ranges")
+@pytest.mark.parametrize(("fragment_count", "threads"), [(25, 1), (25, 2), (3, 1)])
+def test_copies_of_what_a_server_sends_whole_are_closed(
+    monkeypatch: pytest.MonkeyPatch, fragment_count: int, threads: int
+) -> None:
+    """One for each opening, also where several of its ranges arrive at a time, and where nobody reads on."""
+    memory, copies, make_copy = fsspec.filesystem("memory"), list[Any](), tempfile.TemporaryFile
+    memory.pipe("/object", DATA.tobytes())
+
+    def send_whole(self: Any, path: str, start: int | None = None, end: int | None = None) -> bytes:
+        del self, path, start, end
+        time.sleep(0.01)
+        return DATA.tobytes()
+
+    def record(**settings: Any) -> Any:
+        copy = make_copy(**settings)
+        copies.append(copy)
+        time.sleep(0.01)
+        return copy
+
+    storage = Storage()
+    assert len(storage.find("memory:///object")) == 1
+    monkeypatch.setattr(type(memory), "cat_file", send_whole)
+    monkeypatch.setattr(tempfile, "TemporaryFile", record)
+    fragments = ask_ahead((Part(storage, number) for number in range(25)), threads)
+    for fragment in itertools.islice(fragments, fragment_count):
+        start, length = fragment.extent
+        source = storage.open(fragment.path, start + length)
+        assert np.array_equal(source.read_window(start, length), DATA[start : start + length])
+        source.close()
+        del source
+    fragments.close()  # type: ignore[attr-defined]
+    storage._stores.forget()
+    for _ in range(500):
+        if all(copy.closed for copy in copies):
+            break
+        time.sleep(0.01)
+    assert [copy.closed for copy in copies] == [True] * len(copies)
+    assert copies
 
 
 KEYS = pa.table({name: pa.array([b"%05d" % number for number in range(2000)]) for name in ("key", "value")})

@@ -350,7 +350,9 @@ class StoreObject:
         self.url = url
         self.state = state
         self._has_fetched = False
-        self._copy: IO[bytes] | None = None
+        self._copy: IO[bytes] | None = None  # of all of it, from a server that knows no ranges
+        self._is_closed = False
+        self._lock = threading.RLock()  # the garbage collector may close a source in any call
 
     def fetch(self, start: int, end: int) -> memoryview:
         """Return the bytes from `start` up to `end`, no more and no fewer.
@@ -370,9 +372,14 @@ class StoreObject:
         return data
 
     def close(self) -> None:
-        """Let go of the copy, if there is one."""
-        if self._copy is not None:
-            self._copy.close()
+        """Let go of the copy, if there is one; requests that are under way make no other."""
+        with self._lock:
+            self._is_closed = True
+            if self._copy is not None:
+                self._copy.close()
+                self._copy = None
+
+    __del__ = close
 
     def check(self) -> None:
         """Ask whether it is still the object that was found.
@@ -389,9 +396,9 @@ class StoreObject:
             return memoryview(b"")
         data = self._request_range(start, end)
         if len(data) != length and len(data) == self.state.size:
-            self._copy = tempfile.TemporaryFile(prefix="sawlog-")  # from a server that knows no ranges
-            self._copy.write(data)
-            self._copy.flush()
+            with self._lock:  # of several requests the first one makes a copy
+                if self._copy is None and not self._is_closed:
+                    self._copy = _write_copy(data)
             data = data[start:end]
         if len(data) != length:
             raise StorageError(f"{self.url}: expected {length} bytes at byte {start}, the store sent {len(data)}")
@@ -400,12 +407,26 @@ class StoreObject:
     def _request_range(self, start: int, end: int) -> memoryview:
         fs = self._store.fs
         if self._copy is not None:
-            return memoryview(os.pread(self._copy.fileno(), end - start, start))
+            with self._lock:
+                if self._copy is not None:
+                    return memoryview(os.pread(self._copy.fileno(), end - start, start))
         if not self._store.has_objects:
             return memoryview(fs.cat_file(self._path, start=start, end=end))
         data, info = fs.fetch(self._path, start, end, self.state.tags.get("etag", ""))
         self.state.check(ObjectState.of(info), self.url)  # of a server that does not know the condition
         return memoryview(data)
+
+
+def _write_copy(data: memoryview) -> IO[bytes]:
+    """Return a temporary file with some bytes, which the caller closes."""
+    copy = tempfile.TemporaryFile(prefix="sawlog-")
+    try:
+        copy.write(data)
+        copy.flush()
+    except BaseException:
+        copy.close()
+        raise
+    return copy
 
 
 def find_version(info: Mapping[str, Any]) -> str:
