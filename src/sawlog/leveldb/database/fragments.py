@@ -264,7 +264,10 @@ class _Edges:
 
     def _are_read(self, offsets: NDArray[np.uint64]) -> bool:
         """Return whether the blocks at all of these offsets were read."""
-        return bool(np.isin(offsets, np.concatenate([np.zeros(0, np.uint64), *self._offsets])).all())
+        blocks = np.concatenate([np.zeros(0, np.uint64), *self._offsets])
+        blocks.sort()
+        places = blocks.searchsorted(offsets)
+        return bool(len(blocks)) and bool((blocks.take(places, mode="clip") == offsets).all())
 
     def _is_whole(self, number: int) -> bool:
         """Return whether a block was read undamaged, so that its first and last entries are known."""

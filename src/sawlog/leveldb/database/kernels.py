@@ -17,7 +17,6 @@ from sawlog.kernels.signature import (
     Int64,
     Int64s,
     OutBytes,
-    OutInt32s,
     OutInt64s,
     OutUInt64s,
     UInt64s,
@@ -346,26 +345,150 @@ def find_stretches(numbers: Int64s, batches: Int64s, least: Int64, edges: OutInt
     return used
 
 
-@kernel
-def gather_keys(keys: Bytes, edges: Int64s, numbers: Int64s, ends: OutInt32s, out: OutBytes) -> None:
-    """Copy keys one after the other.
+class Batch(NamedTuple):
+    """A batch of entries.
 
-    Args:
+    Attributes:
+        keys: uint8; key i is `keys[key_offsets[i] : key_offsets[i + 1]]`.
+        key_offsets: int32.
+        value_offsets: int32, between the values in their own bytes.
+        sequences: int64.
+        codes: uint8, the operations.
+    """
+
+    keys: Bytes
+    key_offsets: Int32s
+    value_offsets: Int32s
+    sequences: Int64s
+    codes: Bytes
+
+
+class Columns(NamedTuple):
+    """The entries of all batches, one after the other.
+
+    Attributes:
         keys: uint8; key i is `keys[edges[i] : edges[i + 1]]`.
         edges: int64.
-        numbers: int64, of the keys.
-        ends: int32, one more; set to where they end.
-        out: uint8, room for them.
+        value_sizes: int32, bytes.
+        sequences: int64.
+        codes: uint8, the operations.
+        effects: uint8, of the operations: PUTS, DELETES or MERGES.
+        batches: int64, the number of the batch of each.
     """
-    used = _ZERO
-    ends[0] = 0
-    for place in range(len(numbers)):
+
+    keys: Bytes
+    edges: Int64s
+    value_sizes: Int32s
+    sequences: Int64s
+    codes: Bytes
+    effects: Bytes
+    batches: Int64s
+
+
+@kernel
+def append_batch(
+    batch: Batch, number: Int64, first: Int64, effects: Bytes, columns: Annotated[Columns, WRITABLE]
+) -> None:
+    """Copy a batch to the columns of all.
+
+    Args:
+        batch: The batch.
+        number: Its number.
+        first: int64, how many entries are before it.
+        effects: uint8, by operation.
+        columns: Room for it; the key before it ends at `edges[first]`.
+    """
+    rows = len(batch.codes)
+    start, used = batch.key_offsets[0], columns.edges[first]
+    shift = used - start
+    size = np.uint64(batch.key_offsets[rows] - start)
+    copy_bytes(columns.keys, np.uint64(used), batch.keys, np.uint64(start), size)
+    for row in range(rows):
+        place = first + row
+        code = batch.codes[row]
+        columns.edges[place + 1] = batch.key_offsets[row + 1] + shift
+        columns.value_sizes[place] = batch.value_offsets[row + 1] - batch.value_offsets[row]
+        columns.sequences[place] = batch.sequences[row]
+        columns.codes[place] = code
+        columns.effects[place] = effects[code]
+        columns.batches[place] = number
+
+
+@kernel
+def measure_entries(columns: Columns, numbers: Int64s, limit: Int64, sizes: OutInt64s) -> Int64:
+    """Measure the entries of a batch: at least one, and no more bytes of values than are allowed.
+
+    Args:
+        columns: Of all entries.
+        numbers: int64, of those that may be in the batch.
+        limit: int64, so many bytes of values are allowed.
+        sizes: int64, set to the bytes of keys and of values.
+
+    Returns:
+        How many entries there are.
+    """
+    place, keys, values = 0, 0, 0
+    while place < len(numbers):
         number = numbers[place]
-        start = np.uint64(edges[number])
-        length = np.uint64(edges[number + 1]) - start
-        copy_short(out, used, keys, start, length)
-        used += length
-        ends[place + 1] = used
+        values += columns.value_sizes[number]
+        if place and values > limit:
+            values -= columns.value_sizes[number]
+            break
+        keys += columns.edges[number + 1] - columns.edges[number]
+        place += 1
+    sizes[0], sizes[1] = keys, values
+    return place
+
+
+class Picked(NamedTuple):
+    """Columns of some entries; those without room are not wanted.
+
+    Attributes:
+        keys: uint8.
+        key_ends: int32, one more than there are entries, like those of values.
+        value_ends: int32.
+        sequences: int64.
+        codes: uint8, the operations.
+    """
+
+    keys: Bytes
+    key_ends: Int32s
+    value_ends: Int32s
+    sequences: Int64s
+    codes: Bytes
+
+
+@kernel
+def pick_entries(columns: Columns, numbers: Int64s, picked: Annotated[Picked, WRITABLE]) -> None:
+    """Copy all of some entries but their values, which have to be looked up.
+
+    Args:
+        columns: Of all entries.
+        numbers: int64, of those that are copied.
+        picked: Room for them.
+    """
+    if len(picked.key_ends):
+        used = _ZERO
+        picked.key_ends[0] = 0
+        for place in range(len(numbers)):
+            number = numbers[place]
+            start = np.uint64(columns.edges[number])
+            length = np.uint64(columns.edges[number + 1]) - start
+            copy_short(picked.keys, used, columns.keys, start, length)
+            used += length
+            picked.key_ends[place + 1] = used
+    if len(picked.value_ends):
+        end = np.int32(0)
+        picked.value_ends[0] = 0
+        for place in range(len(numbers)):
+            end += columns.value_sizes[numbers[place]]
+            picked.value_ends[place + 1] = end
+    if len(picked.sequences):
+        for place in range(len(numbers)):
+            picked.sequences[place] = columns.sequences[numbers[place]]
+    if len(picked.codes):
+        for place in range(len(numbers)):
+            picked.codes[place] = columns.codes[numbers[place]]
 
 
 class Delivered(NamedTuple):

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -274,10 +274,11 @@ _FEW_ENTRIES = 256
 """So many entries are ordered by their keys themselves: to number the keys first takes longer."""
 _DELETES = ("delete", "single_delete", "delete_sized")
 _MERGES = ("merge", "delete_range")
-_EFFECTS = np.array(
-    [k.DELETES if name in _DELETES else k.MERGES if name in _MERGES else k.PUTS for name in OPERATION_NAMES], np.uint8
-)
+_EFFECTS = np.full(256, k.MERGES, np.uint8)
 """What each operation does to its key. A range deletion neither hides nor shows its first key."""
+_EFFECTS[: len(OPERATION_NAMES)] = [
+    k.DELETES if name in _DELETES else k.MERGES if name in _MERGES else k.PUTS for name in OPERATION_NAMES
+]
 
 
 class MergedEntries:
@@ -313,14 +314,8 @@ class MergedEntries:
         self._batches = [batch for run in self._runs for batch in run.batches if batch.num_rows]
         counts = [batch.num_rows for batch in self._batches]
         self._starts = np.array([0, *itertools.accumulate(counts)], np.int64)
-        self._batch_numbers = np.repeat(np.arange(len(counts)), counts)
         self._run_ends = np.array([*itertools.accumulate(run.rows for run in self._runs)], np.int64)
-        self._codes = _concatenate(
-            [view_values(batch.column(OPERATION), np.uint8) for batch in self._batches], np.uint8
-        )
-        self._sequences = _concatenate(
-            [view_values(batch.column(SEQUENCE), np.int64) for batch in self._batches], np.int64
-        )
+        self._columns = self._make_columns()
         stamped = any(STAMP in batch.schema.names for batch in self._batches)
         self._stamps = _concatenate(
             [view_values(batch.column(STAMP), np.uint64) for batch in self._batches if stamped], np.uint64
@@ -328,7 +323,7 @@ class MergedEntries:
         has_strays = [STRAY in batch.schema.names for batch in self._batches]
         self._strays = np.repeat(np.array(has_strays, np.bool_), np.diff(self._starts)) if any(has_strays) else None
         self._states = pending.states
-        self._pending = pending.of(self._sequences) if pending else None
+        self._pending = pending.of(self._columns.sequences) if pending else None
         entries = self._make_entries()
         order = _merge_runs(entries, lengths) if bytewise else _sort_entries(entries, 0, int(self._starts[-1]))
         fates = np.zeros(len(order.numbers), np.uint8)
@@ -337,10 +332,11 @@ class MergedEntries:
             k.resolve(entries, order, covers, fates)
         self.order = order.numbers
         self.live: NDArray[np.bool_] = fates == k.SHOWN
-        if RANGE in self._codes.tobytes():
-            self.live &= self._codes[self.order] != RANGE
+        codes = self._columns.codes
+        if RANGE in codes.tobytes():
+            self.live &= codes[self.order] != RANGE
         if uncertain:
-            self.live &= self._sequences[self.order] > uncertain
+            self.live &= self._columns.sequences[self.order] > uncertain
         if self._pending is not None:
             self.live &= self._pending[self.order] < 0
         if self._strays is not None:
@@ -352,7 +348,7 @@ class MergedEntries:
                     self._batches[number] = batch.set_column(
                         key_index, batch.schema.field(key_index), batch.column(STRAY)
                     )
-            del self._keys
+            self._columns = self._make_columns()
 
     def take_part(
         self, part: int, parts: int, select: Callable[[pa.Array], NDArray[np.bool_] | None] | None
@@ -378,7 +374,7 @@ class MergedEntries:
     @property
     def blobs(self) -> bool:
         """Whether values of entries may be in blob files."""
-        return any(code in self._codes.tobytes() for code in (BLOB, ENTITY))
+        return any(code in self._columns.codes.tobytes() for code in (BLOB, ENTITY))
 
     @property
     def has_strays(self) -> bool:
@@ -397,7 +393,7 @@ class MergedEntries:
             fates: int64, below `count`: what became of each entry of `order`.
             count: How many fates there are.
         """
-        sizes = (np.diff(self._keys.edges) + self._value_sizes)[self.order]
+        sizes = (np.diff(self._columns.edges) + self._columns.value_sizes)[self.order]
         groups = np.searchsorted(self._run_ends, self.order, "right") * count + fates
         shape = len(self._runs), count
         total = np.bincount(groups, sizes, len(self._runs) * count).astype(np.int64)
@@ -406,7 +402,8 @@ class MergedEntries:
     @property
     def codes(self) -> NDArray[np.uint8]:
         """The operations of the entries of `order`, as numbers of `OPERATION_NAMES`."""
-        return self._codes[self.order]
+        codes: NDArray[np.uint8] = self._columns.codes[self.order]
+        return codes
 
     def make_batches(
         self, schema: pa.Schema, of_run: dict[str, list[Any]], *, include_dead: bool
@@ -426,7 +423,7 @@ class MergedEntries:
     def _iterate_stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         """Yield ranges of entries: entries next to each other in a batch are left together, if they are many."""
         edges = np.zeros(2 * (len(numbers) // LONG), np.int64)
-        used = k.find_stretches(numbers, self._batch_numbers, LONG, edges) if len(edges) else 0
+        used = k.find_stretches(numbers, self._columns.batches, LONG, edges) if len(edges) else 0
         first = 0
         for start, stop in edges[:used].reshape(-1, 2).tolist():
             yield from self._split_entries(numbers, first, start)
@@ -436,25 +433,19 @@ class MergedEntries:
 
     def _split_entries(self, numbers: NDArray[np.int64], first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield entries that are to be picked, some at a time: so many that neither rows nor bytes are too many."""
-        is_small = sum(batch.get_total_buffer_size() for batch in self._batches) <= _PICKED_BYTES
-        if last - first <= BATCH_ROWS and (is_small or self._value_sizes[numbers[first:last]].sum() <= _PICKED_BYTES):
-            yield from [(first, last)] if first < last else ()
-            return
-        sizes = self._value_sizes[numbers[first:last]].cumsum(dtype=np.int64)
         while first < last:
-            done = int(sizes[first - last - 1]) if first > last - len(sizes) else 0
-            fitting = int(np.searchsorted(sizes, done + _PICKED_BYTES, "right")) - (len(sizes) - (last - first))
-            stop = min(first + max(1, min(fitting, BATCH_ROWS)), last)
-            yield first, stop
-            first = stop
+            fitting, _ = self._measure(numbers[first : min(first + BATCH_ROWS, last)], _PICKED_BYTES)
+            yield first, first + fitting
+            first += fitting
+
+    def _measure(self, numbers: NDArray[np.int64], limit: int) -> tuple[int, list[int]]:
+        """Return how many entries have no more bytes of values, or one, and their bytes of keys and values."""
+        sizes = np.zeros(2, np.int64)
+        return k.measure_entries(self._columns, numbers, limit, sizes), sizes.tolist()
 
     @cached_property
     def _value_parts(self) -> list[tuple[NDArray[np.uint8], NDArray[np.int32]]]:
         return [view_binary(batch.column(VALUE)) for batch in self._batches]
-
-    @cached_property
-    def _value_sizes(self) -> NDArray[np.int32]:
-        return _concatenate([np.diff(ends) for _, ends in self._value_parts], np.int32)
 
     def _make_batch(
         self, numbers: NDArray[np.int64], live: NDArray[np.bool_], schema: pa.Schema, of_run: dict[str, list[Any]]
@@ -487,85 +478,84 @@ class MergedEntries:
         if not names or not len(numbers):
             return make_batch_from_rows([], pa.schema([STAMPED_SCHEMA.field(name) for name in names]))
         first, last = int(numbers[0]), int(numbers[-1])
-        batch_number = int(self._batch_numbers[first])
-        if (
-            self._batch_numbers[last] == batch_number
-            and last - first == len(numbers) - 1
-            and (np.diff(numbers) == 1).all()
-        ):
+        batches = self._columns.batches
+        batch_number = int(batches[first])
+        if batches[last] == batch_number and last - first == len(numbers) - 1 and (np.diff(numbers) == 1).all():
             return (
                 self._batches[batch_number].select(names).slice(first - int(self._starts[batch_number]), len(numbers))
             )
-        arrays = []
-        for name in names:
-            if name == KEY:
-                data, edges = self._keys
-                keys, ends = Column(np.uint8, len(data)), Column(np.int32, len(numbers) + 1)
-                k.gather_keys(data, edges, numbers, ends.values, keys.values)
-                buffers = [None, ends.take(len(numbers) + 1), keys.take(int(ends.values[-1]))]
-                arrays.append(pa.Array.from_buffers(pa.binary(), len(numbers), buffers))
-            elif name == VALUE:
-                arrays.append(self._gather_values(numbers))
-            elif name == SEQUENCE:
-                arrays.append(make_fixed_array(pa.int64(), self._sequences[numbers]))
-            elif name == STAMP:
-                arrays.append(make_fixed_array(pa.uint64(), self._stamps[numbers]))
-            else:
-                arrays.append(make_fixed_array(pa.uint8(), self._codes[numbers]))
+        count, (key_bytes, value_bytes) = self._measure(numbers, np.iinfo(np.int64).max)
+        rooms = {
+            "keys": (np.uint8, key_bytes, KEY),
+            "key_ends": (np.int32, count + 1, KEY),
+            "value_ends": (np.int32, count + 1, VALUE),
+            "sequences": (np.int64, count, SEQUENCE),
+            "codes": (np.uint8, count, OPERATION),
+        }
+        picked = {key: Column(dtype, room if name in names else 0) for key, (dtype, room, name) in rooms.items()}
+        k.pick_entries(self._columns, numbers, k.Picked(**{key: column.values for key, column in picked.items()}))
+        buffers = {key: column.take(len(column.values)) for key, column in picked.items()}
+        parts = {
+            KEY: lambda: [buffers["key_ends"], buffers["keys"]],
+            VALUE: lambda: [
+                buffers["value_ends"],
+                self._gather_values(numbers, picked["value_ends"].values, value_bytes),
+            ],
+            SEQUENCE: lambda: [buffers["sequences"]],
+            OPERATION: lambda: [buffers["codes"]],
+            STAMP: lambda: [pa.py_buffer(self._stamps[numbers])],
+        }
+        fields = [STAMPED_SCHEMA.field(name) for name in names]
+        arrays = [pa.Array.from_buffers(field.type, count, [None, *parts[field.name]()]) for field in fields]
         return pa.RecordBatch.from_arrays(arrays, list(names))
 
-    def _gather_values(self, numbers: NDArray[np.int64]) -> pa.Array:
-        """Return values, each copied once, those of a batch after those of another."""
+    def _gather_values(self, numbers: NDArray[np.int64], ends: NDArray[np.int32], size: int) -> pa.Buffer:
+        """Return the bytes of values, each copied once, those of a batch after those of another."""
         rows, places = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
         delivered = k.Delivered(rows, places, np.zeros(len(self._batches), np.int64))
-        k.sort_by_batch(numbers, self._batch_numbers, self._starts, delivered)
-        ends = Column(np.int32, len(numbers) + 1)
-        ends.values[0] = 0
-        np.cumsum(self._value_sizes[numbers], out=ends.values[1:])
-        values = Column(np.uint8, int(ends.values[-1]))
+        k.sort_by_batch(numbers, self._columns.batches, self._starts, delivered)
+        values = Column(np.uint8, size)
         first = 0
         for parts, last in zip(self._value_parts, delivered.ends.tolist(), strict=True):
             if first < last:
-                k.put_values(*parts, rows[first:last], places[first:last], ends.values, values.values)
+                k.put_values(*parts, rows[first:last], places[first:last], ends, values.values)
             first = last
-        buffers = [None, ends.take(len(numbers) + 1), values.take(len(values.values))]
-        return pa.Array.from_buffers(pa.binary(), len(numbers), buffers)
+        return values.take(size)
 
-    @cached_property
-    def _keys(self) -> Keys:
+    def _make_columns(self) -> k.Columns:
+        """Return the columns of all batches, but for the bytes of values."""
         parts = [view_binary(batch.column(KEY)) for batch in self._batches]
-        used = [data[offsets[0] : offsets[-1]] for data, offsets in parts]
-        shifts = itertools.accumulate(map(len, used), initial=0)
-        ends = [offsets[1:] + (shift - offsets[0]) for (_, offsets), shift in zip(parts, shifts, strict=False)]
-        return Keys(_concatenate(used, np.uint8), np.concatenate([np.zeros(1, np.int64), *ends]))
+        rows = int(self._starts[-1])
+        keys = np.empty(sum(int(offsets[-1] - offsets[0]) for _, offsets in parts), np.uint8)
+        edges, sizes, sequences = np.empty(rows + 1, np.int64), np.empty(rows, np.int32), np.empty(rows, np.int64)
+        codes, effects, batches = np.empty(rows, np.uint8), np.empty(rows, np.uint8), np.empty(rows, np.int64)
+        columns = k.Columns(keys, edges, sizes, sequences, codes, effects, batches)
+        edges[0] = 0
+        for number, (key_parts, (_, value_offsets)) in enumerate(zip(parts, self._value_parts, strict=True)):
+            columns_of_batch = self._batches[number].column
+            numbers = (
+                view_values(columns_of_batch(SEQUENCE), np.int64),
+                view_values(columns_of_batch(OPERATION), np.uint8),
+            )
+            batch = k.Batch(*key_parts, value_offsets, *numbers)
+            k.append_batch(batch, number, int(self._starts[number]), _EFFECTS, columns)
+        return columns
 
     def _make_entries(self) -> k.Entries:
         """Return columns as kernels take them. Entries that are not in their place come first there, and do nothing."""
-        ranks = sequences = self._sequences
+        keys, edges, _, sequences, _, effects, _ = self._columns
+        ranks = sequences
         if len(self._stamps):  # by timestamps, and then by sequence numbers
             ranks = np.empty(len(self._stamps), np.int64)
-            ranks[np.lexsort((self._sequences, self._stamps))] = np.arange(len(ranks))
-        effects = _EFFECTS[self._codes]
+            ranks[np.lexsort((sequences, self._stamps))] = np.arange(len(ranks))
         if self._pending is not None:
             effects = np.where(self._pending < 0, effects, np.uint8(k.MERGES))
         if self._strays is not None:
             ranks, sequences = (np.where(self._strays, np.iinfo(np.int64).max, column) for column in (ranks, sequences))
             effects = np.where(self._strays, np.uint8(k.MERGES), effects)
-        keys = self._keys
         if self._order_of_keys is not None:
-            data, edges = keys
-            keys = Keys(*self._order_of_keys.compute_places(data, edges[:-1], edges[1:]))
-        arrays = (*keys, ranks, sequences, effects)
-        for array in arrays:
-            array.flags.writeable = False
-        return k.Entries(*arrays)
-
-
-class Keys(NamedTuple):
-    """The keys of all batches: number i is `data[edges[i] : edges[i + 1]]`, uint8 and int64."""
-
-    data: NDArray[np.uint8]
-    edges: NDArray[np.int64]
+            keys, edges = self._order_of_keys.compute_places(keys, edges[:-1], edges[1:])
+        return k.Entries(keys, edges, ranks, sequences, effects)
 
 
 def _concatenate(arrays: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
