@@ -19,6 +19,7 @@ import sawlog
 from sawlog import DamageError
 from sawlog.format.damage import Findings, OnDamage
 from sawlog.format.planning import plan_for_threads
+from sawlog.leveldb.applications.fragments import Decoded
 from sawlog.leveldb.database.dataset import DatabaseContents
 from sawlog.leveldb.database.fragments import KeyRange, LogEntries
 from sawlog.leveldb.database.version import LiveTable
@@ -229,7 +230,29 @@ def test_threads_read_files_in_another_order_once_for_all_parts(
 ) -> None:
     alone = sawlog.read(unordered, format="leveldb_database", view="indexed_db", use_threads=False)
     monkeypatch.setattr("sawlog.format.planning.PIECE_BYTES", PIECE)
-    reads = []
+    reads = _list_reads(monkeypatch)
+    dataset = sawlog.open(unordered, format="leveldb_database", view="indexed_db", use_threads=4)
+    assert len(list(plan_for_threads(dataset.contents, dataset.request))) == 4
+    assert dataset.to_table().equals(alone)
+    assert sorted(reads) == sorted(set(reads))
+
+
+def test_the_last_part_may_end_before_others_begin(unordered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sawlog.format.planning.PIECE_BYTES", PIECE)
+    dataset = sawlog.open(unordered, format="leveldb_database", view="indexed_db", use_threads=4)
+    parts = list(plan_for_threads(dataset.contents, dataset.request))
+    reads = _list_reads(monkeypatch)
+    for part in reversed(parts):
+        assert isinstance(part, Decoded)
+        for _ in part.to_batches(Findings("fail")):
+            pass
+    assert sorted(reads) == sorted(set(reads))
+    assert all(part.entries.shared.unordered.value is None for part in parts), "entries are in memory still"
+
+
+def _list_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that takes in the path of each table that is read."""
+    reads: list[str] = []
     decode = TableRange.decode
 
     def count_reads(table: TableRange, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
@@ -237,10 +260,7 @@ def test_threads_read_files_in_another_order_once_for_all_parts(
         return decode(table, schema, findings)
 
     monkeypatch.setattr(TableRange, "decode", count_reads)
-    dataset = sawlog.open(unordered, format="leveldb_database", view="indexed_db", use_threads=4)
-    assert len(list(plan_for_threads(dataset.contents, dataset.request))) == 4
-    assert dataset.to_table().equals(alone)
-    assert sorted(reads) == sorted(set(reads))
+    return reads
 
 
 @pytest.mark.parametrize("pickled", [False, True])

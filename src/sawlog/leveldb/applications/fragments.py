@@ -110,8 +110,9 @@ class Decoded(Fragment):
                 ]
                 findings.notes[_UNDECODED_ROWS] += part.undecoded
                 yield make_batch(arrays, schema, part.entries.num_rows)
-        if self.entries.shared is not None and self.entries.part == self.entries.parts - 1:
-            self.entries.shared.unordered = ReadOnce()
+        files = self.entries.shared
+        if files is not None and not next(files.finished) % self.entries.parts:
+            files.unordered = ReadOnce()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "context": None}

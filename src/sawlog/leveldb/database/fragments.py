@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -376,13 +377,15 @@ class SharedFiles:
         before: The files of the range before.
 
     Attributes:
-        unordered: All entries, where files are not in the order of the bytes of keys.
+        unordered: All entries, where files are not in the order of the bytes of keys; until all parts are read.
+        finished: Counts the parts that are.
     """
 
     def __init__(self, tables: Sequence[LiveTable], before: SharedFiles | None) -> None:
         maps: dict[str, ReadOnce[TableMap]] = {} if before is None else before._maps
         self._logs: ReadOnce[LogEntries] = ReadOnce() if before is None else before._logs
         self.unordered: ReadOnce[_UnorderedEntries] = ReadOnce()
+        self.finished = itertools.count(1)
         # Parts of a file have sequence numbers of their own, which their maps take.
         paths = [table.file.path for table in tables if not table.part]
         self._maps: dict[str, ReadOnce[TableMap]] = {
