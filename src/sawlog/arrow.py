@@ -485,10 +485,14 @@ def view_values(array: pa.Array, dtype: Any) -> NDArray[Any]:
 _WIDE_TYPES = {kind.id for kind in (pa.large_binary(), pa.large_string(), pa.large_list(pa.null()))}
 
 
-def view_offsets(array: pa.Array) -> NDArray[Any]:
+def view_offsets(array: pa.Array, *, is_own: bool = False) -> NDArray[Any]:
     """Return the offsets of bytes, texts, lists or maps, read-only: one more than there are values.
 
     The first may be above 0.
+
+    Args:
+        array: The array.
+        is_own: Whether this package has made it, so that its offsets ascend.
 
     Raises:
         SchemaError: When offsets are missing, or they do not ascend.
@@ -498,19 +502,19 @@ def view_offsets(array: pa.Array) -> NDArray[Any]:
         return np.zeros(1, dtype)
     start, end = array.offset, array.offset + len(array) + 1
     offsets: NDArray[Any] = np.frombuffer(array.buffers()[1] or b"", dtype)[start:end]
-    if len(offsets) != len(array) + 1 or offsets[0] < 0 or (offsets[1:] < offsets[:-1]).any():
+    if len(offsets) != len(array) + 1 or offsets[0] < 0 or (not is_own and (offsets[1:] < offsets[:-1]).any()):
         raise SchemaError(_OUTSIDE)
     offsets.flags.writeable = False
     return offsets
 
 
-def view_binary(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-    """Return the bytes and offsets of an array of bytes or texts, read-only.
+def view_binary(array: pa.Array, *, is_own: bool = False) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    """Return the bytes and offsets of an array of bytes or texts, read-only. See `view_offsets`.
 
     Raises:
         SchemaError: When the offsets do not ascend within the bytes.
     """
-    offsets = view_offsets(array)
+    offsets = view_offsets(array, is_own=is_own)
     data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
     if offsets[-1] > len(data):
         raise SchemaError(_OUTSIDE)

@@ -92,8 +92,9 @@ class Judge:
         """Return the wanted entries of a batch of data blocks: those in their places, and, with `STRAY`, the others."""
         keys, rows = batch.column(KEY), batch.num_rows
         before, end = self._place, self._live.end
-        has_ranges = bool((view_values(batch.column(OPERATION), np.uint8) == RANGE).any())
-        if keys[0].as_py() >= before and keys[-1].as_py() < end and not has_ranges and k.ascend(*view_binary(keys)):
+        has_ranges = RANGE in view_values(batch.column(OPERATION), np.uint8).tobytes()
+        is_inside = keys[0].as_py() >= before and keys[-1].as_py() < end
+        if is_inside and not has_ranges and k.ascend(*view_binary(keys, is_own=True)):
             self._place = keys[-1].as_py()
             requested_rows = self._select_wanted(batch)
             if requested_rows.num_rows:
@@ -445,7 +446,7 @@ class MergedEntries:
 
     @cached_property
     def _value_parts(self) -> list[tuple[NDArray[np.uint8], NDArray[np.int32]]]:
-        return [view_binary(batch.column(VALUE)) for batch in self._batches]
+        return [view_binary(batch.column(VALUE), is_own=True) for batch in self._batches]
 
     def _make_batch(
         self, numbers: NDArray[np.int64], live: NDArray[np.bool_], schema: pa.Schema, of_run: dict[str, list[Any]]
@@ -511,7 +512,7 @@ class MergedEntries:
 
     def _gather_values(self, numbers: NDArray[np.int64], ends: NDArray[np.int32], size: int) -> pa.Buffer:
         """Return the bytes of values, each copied once, those of a batch after those of another."""
-        rows, places = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
+        rows, places = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.int64)
         delivered = k.Delivered(rows, places, np.zeros(len(self._batches), np.int64))
         k.sort_by_batch(numbers, self._columns.batches, self._starts, delivered)
         values = Column(np.uint8, size)
@@ -524,7 +525,7 @@ class MergedEntries:
 
     def _make_columns(self) -> k.Columns:
         """Return the columns of all batches, but for the bytes of values."""
-        parts = [view_binary(batch.column(KEY)) for batch in self._batches]
+        parts = [view_binary(batch.column(KEY), is_own=True) for batch in self._batches]
         rows = int(self._starts[-1])
         keys = np.empty(sum(int(offsets[-1] - offsets[0]) for _, offsets in parts), np.uint8)
         edges, sizes, sequences = np.empty(rows + 1, np.int64), np.empty(rows, np.int32), np.empty(rows, np.int64)

@@ -34,6 +34,7 @@ from sawlog.leveldb.table.kernels import (
     LZ4,
     NOWHERE,
     OTHERWISE,
+    SPAN,
     Rule,
     find_entries_end,
     judge_block,
@@ -74,6 +75,48 @@ BLOCK = make_record_type(
 Where it is `bounded`, BELOW or on BOTH sides, its user keys lie from the separator `[low, low_end)` of
 `Take.separators` up to `[high, high_end)`.
 """
+
+_TRAILER = np.int64(layout.TRAILER_SIZE)
+
+
+@kernel
+def lay_blocks(
+    spans: Annotated[Any, Array(SPAN)],
+    ends: Int64s,
+    first: Int64,
+    last: Int64,
+    blocks: Annotated[Any, Array(BLOCK, writable=True)],
+) -> Int64:
+    """Set blocks of rows, and between which separators their keys lie: none is before the first one of a table.
+
+    Args:
+        spans: Their spans, of type SPAN.
+        ends: int64, where separators end, from that of the block before `first` on; empty: none are known.
+        first: int64, the number of the first separator.
+        last: int64, the number of the last block of the table: keys after its separator are in it as well.
+        blocks: Of type BLOCK, as many; set.
+
+    Returns:
+        Bytes of all of them.
+    """
+    total = 0
+    for i in range(len(spans)):
+        span = spans[i]
+        block = blocks[i]
+        block.offset = span.offset
+        block.stored = span.length - _TRAILER
+        block.length = span.length
+        block.bounded = _UNBOUNDED
+        block.low, block.low_end, block.high, block.high_end = _ZERO, _ZERO, _ZERO, _ZERO
+        total += span.length
+        if len(ends):
+            place = span.number - first
+            block.bounded = BOTH if span.number < last else BELOW
+            if place > 0:
+                block.low, block.low_end = ends[place - 1], ends[place]
+            block.high, block.high_end = ends[place], ends[place + 1]
+    return total
+
 
 STATE = make_record_type(
     "block",

@@ -695,7 +695,7 @@ class MapReader:
                 self._add_damage(handle, error.make_flaw(len(data)))
                 return _EMPTY_INDEX
         room = len(data) // layout.SMALLEST_ENTRY + 1
-        handles, separators = np.zeros(room, k.HANDLE), np.zeros(room, k.SEPARATOR)
+        handles, separators = np.empty(room, k.HANDLE), np.empty(room, k.SEPARATOR)
         first_key = _read_fixed(self.map.properties.get(layout.INDEX_TYPE)) == IndexType.FIRST_KEY
         for delta in self._choose_deltas():
             count = k.read_index(data, delta, first_key, handles, separators)

@@ -229,13 +229,13 @@ class RowReader(SpanWalk):
             yield from self._hand_over()
             self.add_damage(TableDamageKind.READ_ERROR, base, length, str(error))
             return
-        blocks = np.zeros(len(spans), e.BLOCK)
-        blocks["offset"] = spans["offset"]
-        blocks["stored"] = spans["length"] - layout.TRAILER_SIZE
-        blocks["length"] = spans["length"]
+        blocks = np.empty(len(spans), e.BLOCK)
+        ends, before = _NO_KEYS, 0
         if self._bounds is not None and spans["role"][0] == Role.DATA:
-            self._take = self._take._replace(separators=self._set_bounds(blocks, spans["number"], self._bounds))
-        self.findings.account.record += int(spans["length"].sum())
+            before = max(int(spans["number"][0]) - 1, 0)
+            separators, ends = self._bounds.take(before, int(spans["number"][-1]) + 1)
+            self._take = self._take._replace(separators=separators)
+        self.findings.account.record += e.lay_blocks(spans, ends, before, len(self.table.handles) - 1, blocks)
         state = self._state
         state.block = 0
         status = e.FULL
@@ -260,20 +260,6 @@ class RowReader(SpanWalk):
                 self._reset(2 * self._room)
             elif status == e.FULL or state.events:
                 yield from self._hand_over(blocks)
-
-    def _set_bounds(
-        self, blocks: NDArray[np.void], numbers: NDArray[np.int64], bounds: BoundsReader
-    ) -> NDArray[np.uint8]:
-        """Set between which separators the keys of blocks lie: none is before the first one, nor after the last."""
-        first, last = int(numbers[0]), int(numbers[-1]) + 1
-        before = max(first - 1, 0)
-        keys, ends = bounds.take(before, last)
-        places = numbers - before
-        after = numbers > 0
-        blocks["bounded"] = np.where(numbers < len(self.table.handles) - 1, e.BOTH, e.BELOW)
-        blocks["low"][after], blocks["low_end"][after] = ends[places[after] - 1], ends[places[after]]
-        blocks["high"], blocks["high_end"] = ends[places], ends[places + 1]
-        return keys
 
     def _expand(self, window: NDArray[np.uint8], base: int, blocks: NDArray[np.void]) -> None:
         state = self._state
@@ -329,7 +315,7 @@ class RowReader(SpanWalk):
         rows, event_count = self._state.rows, self._state.events
         if not rows and not event_count:
             return
-        events = self._events[:event_count].copy()
+        events = self._events[:event_count].copy() if event_count else self._events[:0]
         if event_count and self.findings.on_damage == "fail":
             rows = int(events["row"][0])
         if rows:
