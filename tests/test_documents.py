@@ -72,6 +72,7 @@ def test_no_page_is_overlooked() -> None:
 
 PUBLIC = ("", ".spark", ".testing", ".map", ".pipeline", ".deephaven.log", ".deephaven.ingest.spark", ".filodb")
 REFERENCE = re.compile(r"^::: (?P<name>\S+)", re.MULTILINE)
+MENTION = re.compile(r"`(sawlog(?:\.\w+)+)`")
 
 
 def find_object(name: str) -> object:
@@ -95,6 +96,28 @@ def test_the_reference_covers_what_is_public() -> None:
             if f"{module.__name__}.{name}" not in named and id(getattr(module, name)) not in documented:
                 missing.append(f"{module.__name__}.{name}")
     assert missing == []
+
+
+def has_name(name: str) -> bool:
+    """Whether a dotted name is that of a module, or of something in one, such as a field of a class."""
+    place, _, attribute = name.rpartition(".")
+    try:
+        find_object(name)
+    except (ImportError, AttributeError):
+        owner = find_object(place) if place.count(".") > 1 and has_name(place) else None
+        return hasattr(owner, attribute) or attribute in getattr(owner, "__annotations__", ())
+    return True
+
+
+def test_names_that_docstrings_and_pages_mention_are_there() -> None:
+    """Others are keys of metadata, and groups of entry points, which the code has as text."""
+    pytest.importorskip("pyspark")
+    sources = {path: path.read_text("utf-8") for path in sorted((ROOT / "src").rglob("*.py"))}
+    text = "".join([*sources.values(), *((ROOT / page).read_text("utf-8") for page in pages())])
+    missing = {name for name in MENTION.findall(text) if not has_name(name)}
+    nodes = (node for source in sources.values() for node in ast.walk(ast.parse(source)) if missing)
+    values = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    assert {name for name in missing if not {name, name.encode()} & values} == set()
 
 
 def test_links_of_files_that_pages_include_are_whole() -> None:

@@ -58,7 +58,7 @@ SCRIPT = """
 import os, sys, sawlog, sawlog.dataset.dataset
 from pathlib import Path
 sys.stderr = sys.stdout
-sawlog.format.contract.PIECE_BYTES = 1 << 20
+sawlog.format.planning.PIECE_BYTES = 1 << 20
 name, *runs = sys.argv[1:]
 for run in runs:
     path, policy, threads = run.split(":")

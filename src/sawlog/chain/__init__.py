@@ -7,8 +7,8 @@ Who brings a format onto it writes, in this order:
 
 1. `layout.py`: every number of the layout once, places as `sawlog.kernels.layout.Number`.
 2. `kernels`: `Rules` (what the options and the head of the file say), `Out` (where rows go, and `events`), the state
-   (`sawlog.chain.kernels.state_type` with the names of the format's own), four functions, and a kernel of one line. The
-   four are `@always_inlined`: to call them would cost more than they do.
+   (`sawlog.chain.kernels.make_state_type` with the names of the format's own), four functions, and a kernel of one
+   line. The four are `@always_inlined`: to call them would cost more than they do.
 
     @always_inlined
     def judge(window, pos, state, rules): ...                    # -> verdict, size. The only one that judges.

@@ -140,7 +140,7 @@ def _compute_digest(sources: Sources, roots: list[tuple[str, str]]) -> str:
 
 
 def make_digests(package: str, sources: Sources) -> dict[str, dict[str, object]]:
-    """Return the digests of a package's definitions, see `sawlog.kernels.native.definitions`."""
+    """Return the digests of a package's definitions, see `sawlog.kernels.native.read_digests`."""
     kernels = [(module, kernel) for module in sources.with_kernels(package) for kernel in sources.of(module).kernels]
     used = sources.collect_names([*_MAKERS, ("sawlog.kernels.build", "_link"), *kernels])
     definitions_by_path: dict[str, dict[str, object]] = {}

@@ -116,7 +116,7 @@ def aim_at(cpu: str, features: str) -> None:
 
 
 def find_target() -> tuple[str, dict[str, bool]]:
-    """Return the target, see `sawlog.kernels.jit.target`: this machine, or that of Numba's environment variables."""
+    """Return the target, see `sawlog.kernels.jit.find_target`: this machine, or what Numba's variables name."""
     requested_features = _CONFIG.CPU_FEATURES
     if requested_features is None:
         return llvm.get_process_triple(), dict(llvm.get_host_cpu_features())

@@ -43,7 +43,7 @@ class Array:
     """An array.
 
     Attributes:
-        dtype: Of its items: a number's, or a record's as `sawlog.chain.kernels.record_type` makes it.
+        dtype: Of its items: a number's, or a record's as `sawlog.chain.kernels.make_record_type` makes it.
         ndim: How many dimensions it has.
         writable: Whether the kernel writes to it.
     """
@@ -62,7 +62,7 @@ class Record:
     """A record, which the kernel may write to.
 
     Attributes:
-        dtype: Its type, as `sawlog.chain.kernels.record_type` makes it.
+        dtype: Its type, as `sawlog.chain.kernels.make_record_type` makes it.
     """
 
     dtype: Any

@@ -38,14 +38,14 @@ def __dir__() -> list[str]:
 
 
 def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Return a Spark session in which sawlog is as fast as it can be; see `sawlog.spark.sessions.session`."""
+    """Return a Spark session in which sawlog is as fast as it can be; see `sawlog.spark.sessions.start_session`."""
     from sawlog.spark import sessions
 
     return sessions.start_session(name, settings)
 
 
 def spark_jar() -> str:
-    """Return the path of the jar by which Spark takes Arrow batches as columns; see `sawlog.spark.jar.spark_jar`."""
+    """Return the path of the jar by which Spark takes Arrow batches as columns; see `sawlog.spark.jar.locate_jar`."""
     from sawlog.spark import jar
 
     return jar.locate_jar()

@@ -312,7 +312,7 @@ def check(
     Args:
         sample: What an intact file looks like, and how it is read.
         files: The bytes of the one file, or of several by their paths; by default those of the sample.
-        laws: What else is held up, such as `sawlog.testing.reading.same_columns`; by default fragments of any size,
+        laws: What else is held up, such as `sawlog.testing.reading.check_columns`; by default fragments of any size,
             and `repair` where the sample can be repaired.
         options: Read options, besides those of the sample.
 

@@ -235,7 +235,7 @@ def read_nested(
         memory: `Memory`: its operations are those of the nested schema, and of a row that holds no record.
         picked: uint64[1], 0.
         tally: `TALLY`.
-        bad: `sawlog.filodb.kernels.gather.Bad`: what explains it is the pointer or length that is wrong.
+        bad: `sawlog.filodb.kernels.gather.PayloadErrors`: what explains it is the pointer or length that is wrong.
     """
     for n in range(len(payloads.positions)):
         row = np.uint64(n)
