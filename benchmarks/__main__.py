@@ -44,13 +44,15 @@ def main() -> None:
     build = [sys.executable, "-m", "sawlog.kernels.build", "benchmarks", "--if-needed"]
     subprocess.run(build, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
     together = len(arguments.benchmarks) == 1 or not arguments.repeat
-    for name in arguments.benchmarks:
-        if name == "kernels" and os.environ.get("SAWLOG_KERNELS") != "jit":
-            measure_apart(name, arguments, SAWLOG_KERNELS="jit")
-        elif together:
-            measure(name, arguments)
-        else:
-            measure_apart(name, arguments)
+    with tempfile.TemporaryDirectory(prefix="sawlog-bench-", dir=arguments.dir) as place:
+        for name in arguments.benchmarks:
+            if name == "kernels" and os.environ.get("SAWLOG_KERNELS") != "jit":
+                measure_apart(name, arguments, SAWLOG_KERNELS="jit")
+            elif together:
+                measure(name, arguments, place)
+            else:
+                measure_apart(name, arguments)
+        stop_spark()
 
 
 def measure_apart(name: str, arguments: argparse.Namespace, **variables: str) -> None:
@@ -61,14 +63,16 @@ def measure_apart(name: str, arguments: argparse.Namespace, **variables: str) ->
     subprocess.run(command, env={**os.environ, **variables}, check=True)
 
 
-def measure(name: str, arguments: argparse.Namespace) -> None:
+def measure(name: str, arguments: argparse.Namespace, program: str) -> None:
+    """In this process: benchmarks of one program share a directory, and in it a session of Spark."""
     console = Console() if sys.stdout.isatty() else Console(width=140)
     module = importlib.import_module(f"benchmarks.{name}")
     with (
-        tempfile.TemporaryDirectory(prefix="sawlog-bench-", dir=arguments.dir) as place,
+        tempfile.TemporaryDirectory(prefix=name, dir=program) as place,
         tempfile.TemporaryDirectory(prefix="sawlog-bench-", dir=arguments.dir or roomy(arguments.size)) as memory,
     ):
-        settings = Settings(arguments.size, arguments.big, arguments.repeat, arguments.only, Path(place), Path(memory))
+        places = map(Path, (place, memory, program))
+        settings = Settings(arguments.size, arguments.big, arguments.repeat, arguments.only, *places)
         results = Results.begin(name, settings)
         console.print(f"[bold]{name}[/] in {place}: " + ", ".join(results.environment.values()))
         target = (arguments.out or RESULTS) / f"{name}.json"
@@ -79,7 +83,6 @@ def measure(name: str, arguments: argparse.Namespace) -> None:
                 results.probes.append(run_probe(item, console))
             results.save(target)  # whoever has to stop keeps what was measured
         console.print(f"written to {target}")
-        stop_spark()
 
 
 def stop_spark() -> None:

@@ -66,38 +66,33 @@ def cases(settings: Settings) -> Iterator[Case | Probe]:
     schema.write_text(XML)
     write(logs, csv, rows)
     size = sum(path.stat().st_size for path in logs.iterdir())
-    spark = session(settings.place)
-    try:
-        trees = Trees(spark, logs, csv, schema, settings.place)
-        if settings.wanted("deephaven_import"):
-            yield Case(
-                "deephaven_import",
-                "logs of two hosts to an intraday tree",
-                (
-                    Side("sawlog, on Spark", trees.load, size, rows, prepare=trees.empty),
-                    Side("sawlog, in threads of one process", trees.load_here, size, rows, prepare=trees.empty),
-                    Side("Spark, CSV to partitioned Parquet", trees.parquet, size, rows, "the same rows", trees.empty),
-                ),
-                per="rows",
-                cores=0,
-            )
-        if settings.wanted("deephaven_merge"):
-            yield Case(
-                "deephaven_merge",
-                f"a date to history, sorted by {SYMBOLS} symbols",
-                (
-                    Side("sawlog, on Spark", trees.merge, size, rows, _PROVEN, trees.reload),
-                    Side("sawlog, in threads of one process", trees.merge_here, size, rows, _PROVEN, trees.reload),
-                    Side(
-                        "Spark, CSV to sorted, partitioned Parquet", trees.sorted, size, rows, "no proof", trees.empty
-                    ),
-                    Side("Spark, CSV to partitioned Parquet", trees.parquet, size, rows, "not sorted", trees.empty),
-                ),
-                per="rows",
-                cores=0,
-            )
-    finally:
-        spark.stop()
+    spark = session(settings.program)
+    trees = Trees(spark, logs, csv, schema, settings.place)
+    if settings.wanted("deephaven_import"):
+        yield Case(
+            "deephaven_import",
+            "logs of two hosts to an intraday tree",
+            (
+                Side("sawlog, on Spark", trees.load, size, rows, prepare=trees.empty),
+                Side("sawlog, in threads of one process", trees.load_here, size, rows, prepare=trees.empty),
+                Side("Spark, CSV to partitioned Parquet", trees.parquet, size, rows, "the same rows", trees.empty),
+            ),
+            per="rows",
+            cores=0,
+        )
+    if settings.wanted("deephaven_merge"):
+        yield Case(
+            "deephaven_merge",
+            f"a date to history, sorted by {SYMBOLS} symbols",
+            (
+                Side("sawlog, on Spark", trees.merge, size, rows, _PROVEN, trees.reload),
+                Side("sawlog, in threads of one process", trees.merge_here, size, rows, _PROVEN, trees.reload),
+                Side("Spark, CSV to sorted, partitioned Parquet", trees.sorted, size, rows, "no proof", trees.empty),
+                Side("Spark, CSV to partitioned Parquet", trees.parquet, size, rows, "not sorted", trees.empty),
+            ),
+            per="rows",
+            cores=0,
+        )
 
 
 class Trees:

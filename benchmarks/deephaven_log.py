@@ -142,7 +142,7 @@ def write_case(settings: Settings, count: int) -> Case:
 def spark_cases(settings: Settings, count: int) -> Iterator[Case]:
     log = write_log(settings.place / "trades.bin", count)
     parquet, text = settings.place / "trades.parquet", settings.place / "trades.csv"
-    spark = session(settings.place)
+    spark = session(settings.program)
     frame = spark.read.format("sawlog").load(str(log))
     frame.write.mode("overwrite").parquet(str(parquet))
     frame.write.mode("overwrite").csv(str(text))

@@ -4,6 +4,8 @@ The first count in parts: `load` ends with a schema, `plan` with a physical plan
 processor time of the JVM and of the Python processes that it has started.
 
 python -m benchmarks.first_query SIDE PATH    one session, its seconds as JSON
+
+To see that all works, sessions follow each other in one process.
 """
 
 from __future__ import annotations
@@ -64,6 +66,9 @@ def measure(settings: Settings, sides: list[str]) -> dict[str, float]:
     times: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
     for _ in range(max(1, settings.repeat)):
         for side, seconds in times.items():
+            if settings.once:
+                seconds.append(one_session(side, path, 1))
+                continue
             command = [sys.executable, "-m", "benchmarks.first_query", side, str(path)]
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
             seconds.append(json.loads(done.stdout))
@@ -76,7 +81,7 @@ def measure(settings: Settings, sides: list[str]) -> dict[str, float]:
     return numbers
 
 
-def one_session(side: str, path: Path) -> dict[str, float]:
+def one_session(side: str, path: Path, counts: int = COUNTS) -> dict[str, float]:
     """The start, a first count and its parts, and the median of later ones."""
     import sawlog.spark
     from sawlog.spark.jar import locate_jar
@@ -101,7 +106,7 @@ def one_session(side: str, path: Path) -> dict[str, float]:
     marks.append(time.perf_counter())
     used = [after - begin for begin, after in zip(before, processor(jvm), strict=True)]
     later = []
-    for _ in range(COUNTS):
+    for _ in range(counts):
         begin = time.perf_counter()
         reader.load(place).count()
         later.append(time.perf_counter() - begin)

@@ -109,6 +109,7 @@ class Settings:
         only: Run only cases whose names contain this.
         place: A directory for data; it is deleted at the end.
         memory: The same, in memory where there is room: for what is written, so that no disk is measured.
+        program: A directory that stays until the program ends: for what benchmarks share.
     """
 
     size: int
@@ -117,6 +118,7 @@ class Settings:
     only: str
     place: Path
     memory: Path
+    program: Path
 
     @property
     def once(self) -> bool:

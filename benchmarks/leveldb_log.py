@@ -172,7 +172,7 @@ def spark_cases(settings: Settings, name: str, length: int, spoken: str) -> Iter
     count = data.count_for(settings.size, length)
     log = data.write_log(settings.place / "000001.log", data.records(count, length))
     parquet, text = settings.place / "records.parquet", settings.place / "records.txt"
-    spark = session(settings.place)
+    spark = session(settings.program)
     frame = spark.read.format("sawlog").load(str(log))
     frame.write.mode("overwrite").parquet(str(parquet))
     frame.selectExpr("cast(record as string) as value").write.mode("overwrite").text(str(text))

@@ -55,7 +55,7 @@ def cases(settings: Settings) -> Iterator[Case]:
         parquet.mkdir()
         pq.write_table(table, parquet / "rows.parquet", row_group_size=count // 4)
         del table
-        spark = session(settings.place)
+        spark = session(settings.program)
         yield Case(
             "spark",
             f"{count:,} rows through Spark to its noop sink",

@@ -71,7 +71,7 @@ def cases(settings: Settings) -> Iterator[Case]:
     bucket = settings.place / "served" / "bucket"
     bucket.mkdir(parents=True)
     jars = os.environ.get(HADOOP, "")
-    spark = session_with_jar(settings.place, {"spark.jars": jars, **S3A})
+    spark = session_with_jar(settings.program, {"spark.jars": jars, **S3A})
     inputs = write(spark, bucket, settings.size)
     yield from filter(lambda case: settings.wanted(case.name), near(spark, inputs))
     if any(settings.wanted(name) for name in names if name.startswith(FAR)):

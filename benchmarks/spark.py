@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 
-def session(place: Path, cores: int = 2) -> Any:
+def session(place: Path) -> Any:
     """Spark as it comes, but for its chatter and its web page."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
-        SparkSession.builder.master(f"local[{cores}]")
+        SparkSession.builder.master("local[2]")
         .appName("sawlog benchmarks")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,35 @@ QUERIES: dict[str, tuple[str, Callable[[Any], object]]] = {
 OTHER_FORMATS = ("leveldb_log", "filodb_record", "milvus_binlog")
 
 
+@dataclass(frozen=True)
+class Source:
+    """Rows in a format, and as Parquet that Spark has made of them."""
+
+    reader: Any
+    path: Path
+    size: int
+    rows: int
+    parquet: Path
+
+    def __post_init__(self) -> None:
+        self.load().write.parquet(str(self.parquet))
+
+    def load(self) -> Any:
+        """Return a DataFrame that has listed its files anew."""
+        return self.reader.load(str(self.path))
+
+
 def cases(settings: Settings) -> Iterator[Case | Probe]:
     """The bars for Deephaven's logs, and one case for each other format."""
     if not settings.wanted("columnar"):
         return
-    spark = session_with_jar(settings.place)
+    spark = session_with_jar(settings.program)
     count = max(1, settings.size // ROW_BYTES)
     log = write_log(settings.place / "trades.bin", count)
-    size = log.stat().st_size
+    source = Source(spark.read.format("sawlog"), log, log.stat().st_size, count, settings.place / "log.parquet")
     for name, (query_text, query) in QUERIES.items():
         description = f"market data, {query_text} (bar: {BARS[name]})"
-        yield _case(spark, settings, f"columnar_{name}", description, log, size, count, query)
+        yield _case(spark, f"columnar_{name}", description, source, query)
     log.unlink()
     for format in OTHER_FORMATS:
         table, options = _rows(format, settings.size)
@@ -48,28 +67,15 @@ def cases(settings: Settings) -> Iterator[Case | Probe]:
         path = place if place.exists() else Path(f"{place}.log")
         files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
         size = sum(file.stat().st_size for file in files)
-        description = f"{format}, all columns"
-        yield _case(spark, settings, f"columnar_{format}", description, path, size, table.num_rows, noop, format)
+        reader = spark.read.format("sawlog").option("format", format)
+        source = Source(reader, path, size, table.num_rows, settings.place / f"{format}.parquet")
+        yield _case(spark, f"columnar_{format}", f"{format}, all columns", source, noop)
 
 
-def _case(
-    spark: Any,
-    settings: Settings,
-    name: str,
-    description: str,
-    path: Path,
-    size: int,
-    rows: int,
-    query: Any,
-    format: str = "",
-) -> Case:
-    parquet = settings.place / "rows.parquet"
-    reading = spark.read.format("sawlog")
-    reading = reading.option("format", format) if format else reading
-    reading.load(str(path)).write.mode("overwrite").parquet(str(parquet))
+def _case(spark: Any, name: str, description: str, source: Source, query: Callable[[Any], object]) -> Case:
     sides = (
-        Side("sawlog with the jar", lambda: query(reading.load(str(path))), size, rows),
-        Side("Spark's Parquet", lambda: query(spark.read.parquet(str(parquet))), size, rows),
+        Side("sawlog with the jar", lambda: query(source.load()), source.size, source.rows),
+        Side("Spark's Parquet", lambda: query(spark.read.parquet(str(source.parquet))), source.size, source.rows),
     )
     return Case(name, f"{description}, local[2]", sides, per="rows", cores=0, headline=False)
 

@@ -1,13 +1,18 @@
-"""Whole processes on small files: processor time from start to end, with a warm file cache."""
+"""Whole processes on small files: processor time from start to end, with a warm file cache.
+
+To see that all works, this process runs what is Python's.
+"""
 
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from pyarrow import parquet
 
@@ -33,6 +38,8 @@ def all_cases(settings: Settings) -> Iterator[Case]:
             paths[name] = settings.place / f"small_{name}"
             sawlog.write(table, paths[name], format=name, **options)
             parquet.write_table(table, rows)
+    start = run_here if settings.once else start_process
+    case, peers = partial(make_case, start), partial(find_peers, start)
     yield case("help", "sawlog --help", ["--help"], peers(["--help"], ["--help"]))
     described = peers(["-c", f"describe from '{rows}'"], ["inspect", rows])
     for name, path in paths.items():
@@ -44,31 +51,62 @@ def all_cases(settings: Settings) -> Iterator[Case]:
             description = f"sawlog {' '.join(verb)}: {name}, {ROWS} rows"
             yield case(f"{verb[0]}_{name}", description, [*verb, str(path)], peers_of_verb)
     for name, path in paths.items():
-        ready = Side("worker", started(sys.executable, "-c", READY.format(str(path), name), OMP_NUM_THREADS="1"), 1)
+        ready = Side("worker", partial(start, "-c", READY.format(str(path), name), OMP_NUM_THREADS="1"), 1)
         yield measured(f"worker_{name}", f"first batch in a Python worker: {name}", ready)
 
 
-def case(name: str, description: str, arguments: list[str], peer_sides: list[Side]) -> Case:
-    ours = Side("sawlog", started(sys.executable, "-m", "sawlog", *arguments), 1)
-    return measured(name, description, ours, *peer_sides)
+def make_case(start: Callable[..., None], name: str, description: str, arguments: list[str], peers: list[Side]) -> Case:
+    ours = Side("sawlog", partial(start, "-m", "sawlog", *arguments), 1)
+    return measured(name, description, ours, *peers)
 
 
 def measured(name: str, description: str, *sides: Side) -> Case:
     return Case(name, description, sides, cores=0, headline=False, processor_time=True)
 
 
-def peers(duckdb: list[str], parquet_tools: list[str]) -> list[Side]:
+def find_peers(start: Callable[..., None], duckdb: list[str], parquet_tools: list[str]) -> list[Side]:
     """Programs that do the like with a Parquet file, those that are there, and what every process in Python takes."""
-    sides = [Side("python -c 'import pyarrow'", started(sys.executable, "-c", "import pyarrow"), 1)]
+    sides = [Side("python -c 'import pyarrow'", partial(start, "-c", "import pyarrow"), 1)]
     places = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     for name, arguments in (("duckdb", duckdb), ("parquet-tools", parquet_tools)):
         program = shutil.which(name, path=places)
         if program:
-            sides.append(Side(f"{name} {arguments[0]}", started(program, *arguments), 1))
+            sides.append(Side(f"{name} {arguments[0]}", partial(run_program, program, *arguments), 1))
     return sides
 
 
-def started(*command: str, **variables: str) -> Callable[[], object]:
-    environment = {**os.environ, **variables}
+def start_process(*arguments: str, **variables: str) -> None:
+    run_program(sys.executable, *arguments, **variables)
+
+
+def run_program(*command: str, **variables: str) -> None:
     hidden = subprocess.DEVNULL
-    return lambda: subprocess.run(command, env=environment, check=True, stdout=hidden, stderr=hidden)
+    subprocess.run(command, env={**os.environ, **variables}, check=True, stdout=hidden, stderr=hidden)
+
+
+def run_here(kind: str, name: str, *arguments: str, **_: str) -> None:
+    """Run a module or a line of code as Python would, and hide what it writes.
+
+    Raises:
+        RuntimeError: When it ends with another exit code than 0.
+    """
+    before, streams = sys.argv, [os.dup(number) for number in (1, 2)]
+    try:
+        with open(os.devnull, "w") as hidden:
+            sys.stdout.flush()
+            for number in (1, 2):
+                os.dup2(hidden.fileno(), number)
+        sys.argv = [name, *arguments]
+        if kind == "-c":
+            exec(name, {})
+        else:
+            runpy.run_module(name, run_name="__main__")
+    except SystemExit as ended:
+        if ended.code:
+            raise RuntimeError(f"{name} {' '.join(arguments)} ended with {ended.code}") from ended
+    finally:
+        sys.stdout.flush()
+        sys.argv = before
+        for number, stream in enumerate(streams, 1):
+            os.dup2(stream, number)
+            os.close(stream)

@@ -50,7 +50,7 @@ def cases(settings: Settings) -> Iterator[Case | Probe]:
 def ingest_cases(settings: Settings) -> Iterator[Case]:
     """All that is there, in micro-batches of a few files, into Parquet."""
     count = max(FILES, settings.size // ROW_BYTES)
-    spark = session_with_jar(settings.place)
+    spark = session_with_jar(settings.program)
     logs = write_logs(settings.place / "logs", count)
     size = sum(path.stat().st_size for path in logs.iterdir())
     plain = {name: settings.place / name for name in FORMATS}
@@ -59,8 +59,10 @@ def ingest_cases(settings: Settings) -> Iterator[Case]:
         frame.write.format(name).save(str(place))
     schema = frame.schema
 
+    per_batch = FILES // 2 if settings.once else PER_BATCH
+
     def source(name: str, place: Path, **options: str) -> Callable[[], Any]:
-        reader = spark.readStream.format(name).schema(schema).options(maxFilesPerTrigger=PER_BATCH, **options)
+        reader = spark.readStream.format(name).schema(schema).options(maxFilesPerTrigger=per_batch, **options)
         return lambda: reader.load(str(place))
 
     target, checkpoint = settings.memory / "out", settings.memory / "checkpoint"
@@ -68,7 +70,7 @@ def ingest_cases(settings: Settings) -> Iterator[Case]:
     clear = partial(remove, target, checkpoint)
     columns = partial(drained, source("sawlog", logs, format="deephaven_log"))
     rows = partial(drained, source("deephaven_log", logs))
-    note = f"{FILES // PER_BATCH} micro-batches"
+    note = f"{FILES // per_batch} micro-batches"
     yield Case(
         "stream_ingest",
         "Deephaven logs streamed into Parquet by Spark, local[2]",
@@ -83,7 +85,6 @@ def ingest_cases(settings: Settings) -> Iterator[Case]:
         per="rows",
         cores=0,
     )
-    spark.stop()
 
 
 def write_logs(place: Path, count: int) -> Path:
@@ -108,7 +109,7 @@ def remove(*places: Path) -> None:
 
 def latency(settings: Settings) -> dict[str, float]:
     """A logger at work, a query that writes Parquet as fast as it can, and for each row when its batch was there."""
-    spark = session_with_jar(settings.place, {"spark.sql.streaming.stopTimeout": str(PATIENCE * 1000)})
+    spark = session_with_jar(settings.program, {"spark.sql.streaming.stopTimeout": str(PATIENCE * 1000)})
     logs, target = settings.place / "live", settings.place / "seen"
     logs.mkdir()
     stop = threading.Event()
@@ -133,7 +134,6 @@ def latency(settings: Settings) -> dict[str, float]:
             query.stop()
         finally:
             stop.set()
-    spark.stop()
     milliseconds = np.concatenate([now - times[times >= begin * 1e9] for now, times in batches(target)]) / 1e6
     return {
         "median": float(np.median(milliseconds)),

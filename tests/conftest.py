@@ -27,7 +27,7 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester"]
 
-SPARK = ("tests/spark/", "tests/exactly_once/")
+SPARK = ("tests/spark/", "tests/exactly_once/", "tests/test_benchmarks.py")
 """Where the tests are that run Spark."""
 ALONE = (
     "tests/exactly_once/",

@@ -51,7 +51,7 @@ def test_sides_run_in_turns_and_warm_up_is_not_measured(tmp_path: Path) -> None:
 
     order: list[str] = []
     sides = tuple(Side(name, lambda name=name: order.append(name), 1, 1) for name in "AB")
-    result = run_case(Case("c", "w", sides), Settings(1, 1, 2, "", tmp_path, tmp_path), Console(quiet=True))
+    result = run_case(Case("c", "w", sides), Settings(1, 1, 2, "", tmp_path, tmp_path, tmp_path), Console(quiet=True))
     assert "".join(order) == "ABABAB"
     assert [len(side["seconds"]) for side in result["sides"]] == [2, 2]
 
@@ -91,9 +91,9 @@ LINES = 60
 """Of what a program has written before it failed: the traceback, and Java's above it."""
 
 
-def run_benchmarks(tmp_path: Path, *names: str, only: str = "") -> dict[str, dict[str, Any]]:
+def run_benchmarks(tmp_path: Path, *names: str, only: str = "", repeat: int = 0) -> dict[str, dict[str, Any]]:
     """Run some as a program, every side once, of tiny sizes; what each wrote."""
-    sizes = ["--size", "40kB", "--big", "80kB", "--repeat", "0"]
+    sizes = ["--size", "40kB", "--big", "80kB", f"--repeat={repeat}"]
     places = [f"--only={only}", f"--dir={tmp_path}", f"--out={tmp_path}"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-m", "benchmarks", *names, *sizes, *places]
@@ -137,8 +137,10 @@ WITHOUT_SPARK = (
     "stores",
     "small_files",
     "threads",
+    "startup",
 )
 WITH_SPARK = (
+    "first_query",
     "small_questions",
     "spark_columnar",
     "leveldb_log",
@@ -147,39 +149,31 @@ WITH_SPARK = (
     "deephaven_import",
     "streams",
 )
-"""Those with the jar first: the session of the first one is that of all."""
-IN_PROCESSES = {"first_query": "", "startup": "help", "kernels": "kernels.columns.gather_slices"}
-"""Every side is a process, or compiled, which takes minutes: one case."""
+"""Those with the jar first: the Java of the first one, and then the session of the second one, are those of all."""
 
 
 def test_each_benchmark_is_run_by_a_test() -> None:
-    assert sorted([*WITHOUT_SPARK, *WITH_SPARK, *IN_PROCESSES]) == sorted(BENCHMARKS)
+    assert sorted([*WITHOUT_SPARK, *WITH_SPARK, "kernels"]) == sorted(BENCHMARKS)
 
 
 def test_benchmarks_without_spark_run(tmp_path: Path) -> None:
     assert_all_rows(run_benchmarks(tmp_path, *WITHOUT_SPARK))
 
 
-@pytest.mark.nightly
 def test_benchmarks_with_spark_run(tmp_path: Path) -> None:
     assert_all_rows(run_benchmarks(tmp_path, *WITH_SPARK))
 
 
-def test_what_those_with_spark_measure_without_it_runs(tmp_path: Path) -> None:
-    results = run_benchmarks(tmp_path, "leveldb_log", "deephaven_log", "milvus_binlog", only="read")
-    counts = {name: len(run["cases"]) for name, run in results.items()}
-    assert counts == {"leveldb_log": 2, "deephaven_log": 2, "milvus_binlog": 1}
-
-
-@pytest.mark.parametrize("name", ["startup", "kernels"])
-def test_benchmarks_of_processes_run(name: str, tmp_path: Path) -> None:
-    run_benchmarks(tmp_path, name, only=IN_PROCESSES[name])
+def test_a_kernel_is_measured(tmp_path: Path) -> None:
+    """Every side is compiled, which takes minutes for all of them."""
+    run_benchmarks(tmp_path, "kernels", only="kernels.columns.gather_slices")
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["first_query", "startup"])
-def test_benchmarks_of_processes_run_whole(name: str, tmp_path: Path) -> None:
-    assert_all_rows(run_benchmarks(tmp_path, name))
+def test_benchmarks_of_processes_run(name: str, tmp_path: Path) -> None:
+    """The tests above run all sides in one process."""
+    assert_all_rows(run_benchmarks(tmp_path, name, repeat=1))
 
 
 def with_seconds(name: str, seconds: float) -> dict[str, Any]:
