@@ -342,8 +342,15 @@ def _run_at_once(
     contents = dataset.contents.plan_whole_read() if isinstance(dataset.contents, PlansWholeReads) else None
     if contents is not None:
         reported: list[tuple[Fragment, Findings]] = []
+
+        def report(fragment: Fragment, findings: Findings) -> None:
+            if findings.is_clean:  # as those of most files are, which would be kept until the end
+                done(fragment, findings)
+            else:
+                reported.append((fragment, findings))
+
         try:
-            result = work(contents, lambda *completed: reported.append(completed))
+            result = work(contents, report)
         except SawlogError:
             pass  # what is wrong is found again, by fragments that know more
         else:
@@ -364,10 +371,12 @@ class _WarningCollector:
 
     def add(self, fragment: Fragment, findings: Findings) -> None:
         """Take in what a fragment came across."""
-        if self._findings is None or fragment.about != self._path:
+        if fragment.about != self._path:
             self.report()
-            self._path, self._findings = fragment.about, Findings("skip")
-        merge_findings(self._findings, findings)
+            self._path = fragment.about
+        if self._findings is not None or not findings.is_clean:
+            self._findings = self._findings or Findings("skip")
+            merge_findings(self._findings, findings)
 
     def report(self) -> None:
         """Warn of what was left out of the last file."""

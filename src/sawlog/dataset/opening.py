@@ -83,8 +83,11 @@ def find(
             f"{start} a {detected.title} by its name ({names}), which decides in a directory: rename"
             f" {files_of_paths[0].path}, or read the file by its own path, whatever it is called"
         )
-    read = {file.path for file in selected}
-    return DatasetFiles(detected, full_view, selected, [file for file in files_of_paths if file.path not in read])
+    unselected: list[File] = []
+    if len(selected) < len(files_of_paths):
+        read = {file.path for file in selected}
+        unselected = [file for file in files_of_paths if file.path not in read]
+    return DatasetFiles(detected, full_view, selected, unselected)
 
 
 def open_found(

@@ -283,6 +283,11 @@ class Findings:
         """Whether damaged ranges are still wanted one by one; otherwise `tally` will do."""
         return self.drained or self.on_damage == "fail" or len(self.damages) < MAX_LISTED
 
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is nothing that anybody would be told."""
+        return not self.kinds and (self.tail is None or self.tail.status is TailStatus.CLEAN)
+
     def tally(self, kind: str, count: int, length: int) -> None:
         """Count damaged ranges without listing them: how many of a kind, and their bytes in all."""
         self.kinds[kind] += count

@@ -398,24 +398,20 @@ class DeephavenLogContents(Contents):
         # A stream opens those logs that have grown: that there is one of them says nothing.
         followed = scan.schema is not None
         single = len(files) == 1 and not followed
-        named_files = [
-            (file, name) for file in files if (name := self._parse_file_name(file, single=single)) is not None
-        ]
-        if not named_files and not followed:
+        names = {file.path: name for file in files if (name := self._parse_file_name(file, single=single)) is not None}
+        if not names and not followed:
             raise FormatError(f"none of the {len(files)} logs is of the namespace, table and partition asked for")
-        tables = {(name.namespace, name.table) for _, name in named_files if name.table}
+        tables = {(name.namespace, name.table) for name in names.values() if name.table}
         if len(tables) > 1:
             table_names = ", ".join(sorted(f"{namespace}.{table}" for namespace, table in tables))
             raise OptionError(f"logs of several tables: {table_names}; choose one with namespace= and table=")
-        named_files.sort(key=lambda pair: order_key(pair[1], pair[0].path))
-        names = {file.path: name for file, name in named_files}
+        named_files = [file for file in files if file.path in names]
+        named_files.sort(key=lambda file: order_key(names[file.path], file.path))
         headers: dict[bytes, Header] = {}
         single = len(named_files) == 1 and not followed
-        opened = map_files(
-            lambda file: self._open(file, names[file.path], scan, headers, single=single),
-            (file for file, _ in named_files),
+        logs = list(
+            map_files(lambda file: self._open(file, names[file.path], scan, headers, single=single), named_files)
         )
-        logs = list(opened)
         if all(log.header is None for log in logs) and not followed:
             raise FormatError(f"{logs[0].reason} (and no other log is readable)")
         return logs

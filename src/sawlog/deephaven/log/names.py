@@ -6,12 +6,15 @@ import re
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
 
 _BIN = ".bin"
 _SETS = ("System", "User")
 _STANDARD_TOKENS = 5
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)\.(\d\d)(\d\d)(\d\d)\.(\d{1,6})([+-]\d{4}|Z)?$")
+_FIRST_TIME = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=24, microseconds=-1)))
+_TIME_STEP = timedelta(microseconds=1)
 _WHOLE_BIN = re.compile(r"\.bin(\.|$)")
 
 
@@ -59,19 +62,24 @@ def parse_name(name: str) -> LogName:
         bin_place = len(name) - len(_BIN) if name.endswith(_BIN) else -1
     if bin_place < 0:
         return LogName()
-    tokens = [sys.intern(token) for token in name[:bin_place].split(".")]  # which many files share
+    namespace, table, kind, internal, column = _parse_parts(name[:bin_place])
     right = name[bin_place + len(_BIN) + 1 :]
-    start_time = _parse_begin(right)
+    if internal is not None and column is None and (date := _DATE.match(right)):
+        column = date[0]
+    return LogName(namespace, table, kind, internal, column, _parse_begin(right))
+
+
+@lru_cache(1 << 10)
+def _parse_parts(text: str) -> tuple[str | None, str | None, str | None, str | None, str | None]:
+    """Return what is in front of `.bin` as the first five parts of a `LogName`; many files share it."""
+    tokens = [sys.intern(token) for token in text.split(".")]
     if len(tokens) >= _STANDARD_TOKENS and tokens[2] in _SETS:
-        internal = sys.intern(".".join(tokens[3:-1]))
-        return LogName(tokens[0], tokens[1], tokens[2], internal, tokens[-1], start_time)
+        return tokens[0], tokens[1], tokens[2], sys.intern(".".join(tokens[3:-1])), tokens[-1]
     if len(tokens) < 3:
-        namespace, table = (tokens[0], tokens[1]) if len(tokens) == 2 else (None, None)
-        return LogName(namespace, table, start_time=start_time)
+        namespace, table = tokens if len(tokens) == 2 else (None, None)
+        return namespace, table, None, None, None
     kind = tokens[2] if tokens[2] in _SETS and len(tokens) > 3 else None
-    remaining_tokens = tokens[3:] if kind else tokens[2:]
-    date = _DATE.match(right)
-    return LogName(tokens[0], tokens[1], kind, ".".join(remaining_tokens), date[0] if date else None, start_time)
+    return tokens[0], tokens[1], kind, ".".join(tokens[3:] if kind else tokens[2:]), None
 
 
 def format_name(name: LogName) -> str:
@@ -91,20 +99,24 @@ def format_name(name: LogName) -> str:
     return text
 
 
-def order_key(name: LogName, path: str) -> tuple[tuple[str, str, str, str], bool, float, str]:
-    """Return a sort key: partitions apart, files by the instant they were begun (local times do not sort) and path."""
-    began = name.start_time.timestamp() if name.start_time is not None else 0.0
+def order_key(name: LogName, path: str) -> str:
+    """Return a sort key: partitions apart, files by the instant they were begun (local times do not sort) and path.
+
+    It is one string, because sorting holds the keys of all files at a time.
+    """
     namespace, table, internal, column = name.partition
-    return (namespace, table, column, internal), name.start_time is not None, began, path
+    began = "" if name.start_time is None else f"{(name.start_time - _FIRST_TIME) // _TIME_STEP:018}"
+    return f"{namespace}\0{table}\0{column}\0{internal}\0{began}\0{path}"
 
 
 def _parse_begin(text: str) -> datetime | None:
     match = _TIME.search(text)
     if match is None:
         return None
-    year, month, day, hour, minute, second = (int(match[i]) for i in range(1, 7))
+    *digits, fraction, zone = match.groups()
+    year, month, day, hour, minute, second = map(int, digits)
     try:
-        return datetime(year, month, day, hour, minute, second, int(match[7].ljust(6, "0")), _parse_zone(match[8]))
+        return datetime(year, month, day, hour, minute, second, int(fraction.ljust(6, "0")), _parse_zone(zone))
     except ValueError:
         return None
 
