@@ -15,7 +15,15 @@ import pyarrow as pa
 from sawlog.arrow import check_times, validate_batches
 from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.index import with_index
-from sawlog.dataset.opening import Filters, find, list_input_names, make_storage, open_found, resolve_threads
+from sawlog.dataset.opening import (
+    Filters,
+    find,
+    hold_full_collections,
+    list_input_names,
+    make_storage,
+    open_found,
+    resolve_threads,
+)
 from sawlog.errors import ChangedError, OptionError, SchemaError
 from sawlog.format.capabilities import WritesPartitions
 from sawlog.format.contract import Format, Writer
@@ -119,19 +127,20 @@ def open(
     paths = list_input_names(path, storage)
     if index:
         storage = with_index(storage, index, paths)
-    return open_found(
-        find(paths, format, view, storage),
-        paths,
-        is_format_named=format is not None,
-        columns=columns,
-        filter=filter,
-        filters=filters,
-        on_damage=on_damage,
-        provenance=provenance,
-        storage_options=storage,
-        use_threads=use_threads,
-        **options,
-    )
+    with hold_full_collections():
+        return open_found(
+            find(paths, format, view, storage),
+            paths,
+            is_format_named=format is not None,
+            columns=columns,
+            filter=filter,
+            filters=filters,
+            on_damage=on_damage,
+            provenance=provenance,
+            storage_options=storage,
+            use_threads=use_threads,
+            **options,
+        )
 
 
 def read(

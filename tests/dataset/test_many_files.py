@@ -181,6 +181,26 @@ def measure_memory(directory: Path, format: str, verb: str, count: int) -> tuple
     return len(paths), peak - sum(map(len, paths))
 
 
+@pytest.mark.parametrize("format", MAKERS)
+def test_a_folder_is_opened_without_full_collections_of_garbage(format: str, tmp_path: Path) -> None:
+    MAKERS[format](tmp_path, MANY)
+    sawlog.open(str(tmp_path), format=format)  # which imports
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.collect()  # after which a full one follows whenever there is a quarter more
+    gc.set_threshold(20, 1, 1)
+    before = gc.get_stats()[2]["collections"]
+    try:
+        dataset = sawlog.open(str(tmp_path), format=format)
+        collections = gc.get_stats()[2]["collections"] - before
+        assert gc.get_threshold() == (20, 1, 1)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+    assert dataset.files
+    assert collections <= 1, collections  # when it is over
+
+
 def test_following_a_log_looks_at_no_row_by_itself(tmp_path: Path) -> None:
     work = []
     for rows in (10, 100, 1000):  # the first one imports

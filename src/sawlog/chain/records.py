@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sawlog.chain.walk import ChainWalk
 
 RECORD_COLUMN = "record"
-RECORD_SCHEMA = pa.schema([pa.field(RECORD_COLUMN, pa.binary(), nullable=False)])
+_RECORD_SCHEMA = pa.schema([pa.field(RECORD_COLUMN, pa.binary(), nullable=False)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class RecordContents(Contents):
         for batch in whole_file.decode(offsets, Findings("skip")):
             yield from batch.column(0).to_pylist()
 
-    views: ClassVar = {"rows": View(RECORD_SCHEMA, _plan_ranges)}
+    views: ClassVar = {"rows": View(_RECORD_SCHEMA, _plan_ranges)}
 
 
 class RecordWriter(FileWriter):

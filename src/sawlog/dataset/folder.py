@@ -13,6 +13,7 @@ from sawlog.dataset.opening import (
     GENERAL,
     DatasetFiles,
     find,
+    hold_full_collections,
     list_input_names,
     make_storage,
     open_found,
@@ -158,8 +159,9 @@ def open_folder(
         storage = with_index(storage, index, paths)
     general = {name: arguments.pop(name) for name in GENERAL if name in arguments}
     general |= {"storage_options": storage, "is_format_named": format is not None}
-    files = storage.find(paths)
-    selection, all_parts, skipped = _split_into_parts(files, storage, paths, format, view, arguments)
+    with hold_full_collections():
+        files = storage.find(paths)
+        selection, all_parts, skipped = _split_into_parts(files, storage, paths, format, view, arguments)
     threads = resolve_threads(general.get("use_threads", True))
     if selection is not None and len(all_parts) < 2:
         return Folder([make_folder_part(selection, paths, general, arguments, home=all_parts[0].path)], threads=threads)
@@ -212,7 +214,8 @@ def make_folder_part(
         part_options = {**options, **changes}
         view_files = selection._replace(view=view)
         try:
-            return open_found(view_files, paths, **general, **part_options)
+            with hold_full_collections():
+                return open_found(view_files, paths, **general, **part_options)
         except OptionError as error:
             if error.inapplicable not in shared:
                 raise

@@ -285,7 +285,7 @@ class Findings:
 
     @property
     def is_clean(self) -> bool:
-        """Whether there is nothing that anybody would be told."""
+        """Whether there is nothing to warn of, nor an end other than that of a whole file."""
         return not self.kinds and (self.tail is None or self.tail.status is TailStatus.CLEAN)
 
     def tally(self, kind: str, count: int, length: int) -> None:
