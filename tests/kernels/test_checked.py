@@ -19,6 +19,7 @@ SMALL = [
     "kernels/test_crc32c.py",
     "kernels/test_expanding.py",
     "kernels/test_intern.py",
+    "kernels/test_json_text.py",
     "kernels/test_memory.py",
     "kernels/test_minlz.py",
     "kernels/test_signature.py",

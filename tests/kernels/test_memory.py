@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 
 from sawlog.kernels.jit import kernel
-from sawlog.kernels.memory import copy_bytes, high_product, load_u16, load_u32, load_u64, prefetch, store_u16, store_u32
+from sawlog.kernels.memory import (
+    copy_bytes,
+    count_low_zeros,
+    high_product,
+    load_u16,
+    load_u32,
+    load_u64,
+    prefetch,
+    store_u16,
+    store_u32,
+)
 from sawlog.kernels.signature import Bytes, Int64, OutBytes, UInt64
 
 BYTES = bytes(range(200, 256)) + bytes(range(40))
@@ -40,6 +50,17 @@ def _prefetch(array: Bytes, position: UInt64) -> None:
 @kernel
 def _high(a: UInt64, b: UInt64) -> UInt64:
     return high_product(a, b)
+
+
+@kernel
+def _zeros(value: UInt64) -> UInt64:
+    return count_low_zeros(value)
+
+
+@pytest.mark.parametrize("bit", range(64))
+def test_zeros_below_the_lowest_bit(bit: int) -> None:
+    assert _zeros(np.uint64(1 << bit)) == bit
+    assert _zeros(np.uint64(1 << 63 | 1 << bit)) == bit
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")

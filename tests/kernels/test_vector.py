@@ -55,6 +55,22 @@ def test_short_strings_are_copied_within_both_arrays(length: int, room: int) -> 
         assert (target[3 + length + vector.SLACK :] == 7).all()
 
 
+@kernel
+def copying_plain(target: OutBytes, offset: UInt64, source: Bytes, start: UInt64) -> UInt64:
+    return vector.copy_plain_16(target, offset, source, start)
+
+
+@pytest.mark.parametrize("offset", range(16))
+def test_characters_that_json_does_not_have_as_they_are_are_marked(offset: int) -> None:
+    for byte in range(256):
+        source = bytearray(b"\xff" + b"\x7f a[]~!#" * 2)
+        source[1 + offset] = byte
+        target = np.full(18, 7, np.uint8)
+        marks = copying_plain(target, np.uint64(1), np.frombuffer(source, np.uint8), np.uint64(1))
+        assert target.tobytes() == b"\x07" + source[1:] + b"\x07"
+        assert marks == (byte < 32 or byte > 127 or byte in b'"\\') << offset
+
+
 @pytest.mark.parametrize("width", [1, 2, 4, 8])
 def test_values_are_loaded_from_their_places(width: int) -> None:
     rng = random.Random(width)

@@ -826,7 +826,19 @@ def test_data_of_workers_that_is_no_text_is_left_to_the_kernels() -> None:
 
 @given(DECLARED_ENTRIES)
 def test_messages_as_they_are_declared_are_what_python_says(entry: tuple[str, bytes, bytes]) -> None:
-    find_plain_entries(entry[0], [entry[1:]], context_of(entry[0], [entry[1:]]))
+    entries = [entry[1:]] * 2  # the second is at the end of all bytes
+    find_plain_entries(entry[0], entries, context_of(entry[0], entries))
+
+
+@given(
+    st.lists(st.text("ab\x7f") | st.text('a\n"\\\u00e9\U0001f600'), min_size=4, max_size=4),
+    st.integers(0, (1 << 64) - 1),
+)
+def test_texts_and_numbers_of_notifications_are_what_python_says(texts: list[str], number: int) -> None:
+    fields = [field_of(place, 2, text.encode()) for place, text in zip((1, 4, 5, 14), texts, strict=True)]
+    data = b"".join([*fields[:3], field_of(12, 0, encode_varint(number)), fields[3]])
+    value = field_of(3, 0, encode_varint(number)) + field_of(4, 2, data) + field_of(9, 0, encode_varint(number))
+    assert find_plain_entries("notifications", [(b"DATA:http_a\0p#1", value)] * 2) == [True] * 2
 
 
 SETTING_TEXT = st.recursive(

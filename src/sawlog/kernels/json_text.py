@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import Column
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import copy_bytes, load_u64, store_u16, store_u32, store_u64
-from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _SIX, _TEN, _THREE, _TWO, _ZERO
+from sawlog.kernels.memory import copy_bytes, count_low_zeros, load_u64, store_u16, store_u32, store_u64
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _HALF, _ONE, _SIX, _SIXTEEN, _TEN, _THREE, _TWO, _ZERO
 from sawlog.kernels.signature import Bytes, Int64s, OutBytes, OutInt32s
 from sawlog.kernels.text import HIGH_BITS, make_text, measure_utf8, put_beyond_ascii, read_utf_16
 
@@ -34,8 +34,8 @@ _SINGLE_FRACTION, _SINGLE_EXPONENT, _SINGLE_BIAS = np.uint64(23), np.uint64(0xFF
 _SIGN = np.uint64(1 << 63)
 
 _HUNDRED, _TEN_THOUSAND = np.uint64(100), np.uint64(10_000)
-_POWERS = np.array([10**width for width in range(20)], np.uint64)
-_MOST_WIDTH = np.uint64(len(_POWERS))
+_EIGHT_DIGITS = np.uint64(10**8)
+_DIGITS = np.uint64(int.from_bytes(b"0" * 8, "little"))
 _PAIRS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), "<u2").astype(np.uint64)
 """The two digits of each number, as a number of 16 bits."""
 
@@ -79,28 +79,45 @@ def put_digits(out: Any, pos: Any, value: Any, width: Any) -> Any:
 
 
 @inlined
+def _join_digits(value: Any) -> Any:
+    """Return the eight digits of a number below 10**8, as a number of 64 bits."""
+    high = value // _TEN_THOUSAND
+    low = value - high * _TEN_THOUSAND
+    first, third = high // _HUNDRED, low // _HUNDRED
+    four = _PAIRS[first] | _PAIRS[high - first * _HUNDRED] << _SIXTEEN
+    return four | (_PAIRS[third] | _PAIRS[low - third * _HUNDRED] << _SIXTEEN) << _HALF
+
+
+@inlined
+def _drop_zeros(word: Any) -> Any:
+    """Return eight digits without the zeros before others, and how many are left: one at least."""
+    zeros = count_low_zeros(word ^ _DIGITS | _ONE << np.uint64(56)) >> _THREE
+    return word >> (zeros << _THREE), _EIGHT - zeros
+
+
+@inlined
 def put_unsigned(out: Any, pos: Any, value: Any) -> Any:
-    """Write a uint64 in decimal, four digits at a time; return the position after it."""
-    width = _ONE
-    while width < _MOST_WIDTH and value >= _POWERS[width]:
-        width += _ONE
-    cursor = pos + width
-    while value >= _TEN_THOUSAND:
-        quotient = value // _TEN_THOUSAND
-        remainder = value - quotient * _TEN_THOUSAND
-        hundreds = remainder // _HUNDRED
-        cursor -= _FOUR
-        store_u32(out, cursor, _PAIRS[hundreds] | _PAIRS[remainder - hundreds * _HUNDRED] << np.uint64(16))
-        value = quotient
-    if value >= _HUNDRED:
-        quotient = value // _HUNDRED
-        store_u16(out, cursor - _TWO, _PAIRS[value - quotient * _HUNDRED])
-        value = quotient
-    if value >= _TEN:
-        store_u16(out, pos, _PAIRS[value])
-    else:
-        out[pos] = np.uint64(48) + value
-    return pos + width
+    """Write a uint64 in decimal, eight digits at a time; return the position after it."""
+    if value < _EIGHT_DIGITS:
+        word, width = _drop_zeros(_join_digits(value))
+        if width >= _FOUR:
+            store_u32(out, pos, word)
+            store_u32(out, pos + width - _FOUR, word >> (width - _FOUR << _THREE))
+        else:
+            out[pos] = word & np.uint64(255)
+            if width > _ONE:
+                store_u16(out, pos + width - _TWO, word >> (width - _TWO << _THREE))
+        return pos + width
+    high = value // _EIGHT_DIGITS
+    top = high // _EIGHT_DIGITS
+    word, width = _drop_zeros(_join_digits(top if top > _ZERO else high))
+    store_u64(out, pos, word)  # the digits after it overwrite what is too much
+    pos += width
+    if top > _ZERO:
+        store_u64(out, pos, _join_digits(high - top * _EIGHT_DIGITS))
+        pos += _EIGHT
+    store_u64(out, pos, _join_digits(value - high * _EIGHT_DIGITS))
+    return pos + _EIGHT
 
 
 @inlined

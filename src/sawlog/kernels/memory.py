@@ -93,6 +93,14 @@ def _multiply_high(typing_context: Any, a: Any, b: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), generate
 
 
+@intrinsic
+def _count_low_zeros(typing_context: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), generate
+
+
 @inlined
 def rotate_u64(value: Any, bits: Any) -> Any:
     """Return a 64-bit number, rotated to the left."""
@@ -104,6 +112,14 @@ def _multiply_high_checked(a: Any, b: Any) -> Any:
     middle = (a >> _HALF) * (b & _U32) + (low >> _HALF)
     two = (a & _U32) * (b >> _HALF) + (middle & _U32)
     return (a >> _HALF) * (b >> _HALF) + (middle >> _HALF) + (two >> _HALF)
+
+
+def _count_low_zeros_checked(value: Any) -> Any:
+    count = np.uint64(0)
+    while value & np.uint64(1) == np.uint64(0):
+        value >>= np.uint64(1)
+        count += np.uint64(1)
+    return count
 
 
 def _prefetch_checked(array: Any, position: Any) -> None:
@@ -165,6 +181,8 @@ copy_bytes: Any = inlined(_copy_checked) if CHECKED else _copy
 """`copy_bytes(target, at, source, start, length)`: copy `length` bytes between arrays that do not overlap."""
 prefetch: Any = inlined(_prefetch_checked) if CHECKED else _prefetch
 """`prefetch(array, position)`: have the cache line ready soon; the position may lie outside the array."""
+count_low_zeros: Any = inlined(_count_low_zeros_checked) if CHECKED else _count_low_zeros
+"""`count_low_zeros(value) -> uint64`: how many bits below the lowest one that is set; there must be such."""
 high_product: Any = inlined(_multiply_high_checked) if CHECKED else _multiply_high
 """`high_product(a, b) -> uint64`: the upper half of the 128 bits of a product of uint64."""
 

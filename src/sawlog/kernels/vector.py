@@ -170,6 +170,44 @@ copy_16: Any = _make_copy(16)
 copy_32: Any = _make_copy(32)
 """The same for 32 bytes."""
 
+_PLAIN = 16
+
+
+@intrinsic
+def _copy_plain(typing_context: Any, target: Any, pos: Any, source: Any, start: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte = ir.IntType(8)
+        pointer = ir.VectorType(byte, _PLAIN).as_pointer()
+        target_pointer, source_pointer = (
+            builder.bitcast(find_address(context, builder, signature, arguments, place), pointer) for place in (0, 2)
+        )
+        values = builder.load(source_pointer, align=1)
+        builder.store(values, target_pointer, align=1)
+        limit, quote, backslash = (ir.Constant(values.type, [ord(character)] * _PLAIN) for character in ' "\\')
+        marks = builder.icmp_signed("<", values, limit)  # control characters and, by their sign, what is not ASCII
+        for character in (quote, backslash):
+            marks = builder.or_(marks, builder.icmp_unsigned("==", values, character))
+        return builder.zext(builder.bitcast(marks, ir.IntType(_PLAIN)), ir.IntType(64))
+
+    return types.uint64(target, types.uint64, source, types.uint64), generate
+
+
+def _copy_plain_checked(target: Any, pos: Any, source: Any, start: Any) -> Any:
+    marks = np.uint64(0)
+    for i in range(_PLAIN):
+        byte = source[start + np.uint64(i)]
+        target[pos + np.uint64(i)] = byte
+        if byte < 32 or byte >= 128 or byte in (34, 92):
+            marks |= np.uint64(1) << np.uint64(i)
+    return marks
+
+
+copy_plain_16: Any = inlined(_copy_plain_checked) if CHECKED else _copy_plain
+"""`copy_plain_16(target, at, source, start) -> uint64`: copy 16 bytes between places that do not overlap.
+
+Bit i of the result is set where byte i is no character of ASCII that JSON has as it is.
+"""
+
 SLACK = 16
 """What `copy_short` may write past the bytes it copies."""
 _SLACK = np.uint64(SLACK)

@@ -14,7 +14,6 @@ import numpy as np
 from sawlog.chain.kernels import make_record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.json_text import (
-    are_plain,
     is_json,
     put_base64,
     put_double,
@@ -25,12 +24,38 @@ from sawlog.kernels.json_text import (
     put_utf_16_string,
     widen_bits,
 )
-from sawlog.kernels.memory import are_bytes_equal, copy_bytes, load_u32, load_u64, store_u64
-from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIX, _TEN, _THREE, _TWO, _U32, _ZERO
+from sawlog.kernels.memory import are_bytes_equal, copy_bytes, count_low_zeros, load_u32, load_u64, store_u64
+from sawlog.kernels.numbers import (
+    _EIGHT,
+    _FIVE,
+    _FOUR,
+    _HALF,
+    _LOW7,
+    _ONE,
+    _SEVEN,
+    _SIX,
+    _SIXTEEN,
+    _TEN,
+    _THREE,
+    _TWO,
+    _U32,
+    _ZERO,
+)
 from sawlog.kernels.protobuf import read_varint
-from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt32s, OutInt64s, OutUInt64s, UInt64s
+from sawlog.kernels.signature import (
+    Array,
+    Bytes,
+    Int64,
+    Int64s,
+    OutBytes,
+    OutInt32s,
+    OutInt64s,
+    OutUInt64s,
+    UInt16s,
+    UInt64s,
+)
 from sawlog.kernels.text import HIGH_BITS, find_utf8_end, make_text, put_latin_1, put_utf_16
-from sawlog.kernels.vector import copy_16, copy_short
+from sawlog.kernels.vector import copy_16, copy_32, copy_plain_16, copy_short
 from sawlog.leveldb.applications.script_kernels import LEVEL, MAX_LEVELS, MAX_NAMES, NAME, put_script
 from sawlog.leveldb.records.kernels import Strings
 
@@ -57,16 +82,18 @@ NOTHING, PLAIN_TEXT, QUOTED_TEXT, JSON_TEXT, UTF_16_TEXT, MARKED_TEXT, DECIMAL, 
 an object; text that is JSON; text in UTF-16; text in UTF-16 or Latin-1 after the byte 0 or 1; an integer in digits,
 which is captured as number 0; no byte at all; a value that is left to Python."""
 
-_COLUMNS = "tag", "kind", "is_repeated", "target", "name", "name_end", "capture", "plain_tag"
+_COLUMNS = "tag", "kind", "is_repeated", "target", "name", "name_end", "capture"
 FIELD = make_record_type(*((name, np.uint64) for name in _COLUMNS))
 """A declared field. Its values begin with `tag`; `target` is the node of a message or the first value of an enum. From
 `name` to `name_end` there are a comma, its name in JSON and a colon. `capture` is one more than the number that its
-value is noted down as, or 0; `plain_tag` is the tag of a single value that is neither a message nor noted down, or 0.
-The fields of a message end with a tag that is larger than any."""
+value is noted down as, or 0. The fields of a message end with a tag that is larger than any."""
 NODE = make_record_type(("first", np.uint64), ("captures", np.uint64))
 """A message: its first field by number, and a bit for each number that is noted down in it or in messages in it."""
-_LEVEL = make_record_type(*((name, np.uint64) for name in ("field", "number", "items", "end")))
-"""An open message around another: its next field, the number of the field that was read last, how many values that has
+QUICK_TAGS = 256
+"""Tags below are those of numbers of fields that have 5 bits."""
+QUICK_KINDS = ("int", "uint", "bool", "enum", "text")
+_LEVEL = make_record_type(*((name, np.uint64) for name in ("node", "field", "number", "items", "end")))
+"""An open message around another: its number, its next field, the number of the field that was read last, how many values that has
 so far plus one if it is a list, otherwise 0, and where the message ends."""
 _MAX_DEPTH = 32
 """Messages in messages; declarations have fewer."""
@@ -90,6 +117,8 @@ class Declared(NamedTuple):
         values: uint64, value i of all enums is `texts[values[i] : values[i + 1]]` in JSON.
         last_values: uint64, by first value of an enum: the one after its last.
         texts: uint8, names of values; empty for those that have none.
+        quick: uint16, by number of a message and tag below `QUICK_TAGS`: the place of its field, if that is a single
+            value of `QUICK_KINDS`, plus one; otherwise 0.
     """
 
     nodes: Annotated[Any, Array(NODE)]
@@ -98,6 +127,7 @@ class Declared(NamedTuple):
     values: UInt64s
     last_values: UInt64s
     texts: Bytes
+    quick: UInt16s
 
 
 class Spans(NamedTuple):
@@ -171,18 +201,32 @@ def make_scratch() -> Scratch:
 
 
 _LONGEST_TAG, _LONGEST = np.uint64(5), _TEN
+_MORE = np.uint64(128)
+_SEVENS, _FOURTEENS, _TWENTY_EIGHT = (
+    np.uint64(number) for number in (0x007F007F007F007F, 0x00003FFF00003FFF, 0x0FFFFFFF)
+)
+"""Bits of parts of a varint: of every other byte, of pairs, and of four."""
 _SINGLE = np.uint64(1)
 """All of the last byte of a varint of 64 bits that has ten."""
 _BYTES_TEXT = make_text(b'{"$bytes":')
 _TRUE_TEXT, _FALSE_TEXT = (np.uint64(int.from_bytes(name, "little")) for name in (b"true", b"false"))
-_SPACES = np.uint64(0x2020202020202020)
-_DIGIT, _SIXTEEN = np.uint64(48), np.uint64(16)
+_DIGIT = np.uint64(48)
 _MOST_DIGITS = np.uint64(18)
 
 
 @inlined
 def _read_strict_varint(data: Any, pos: Any, end: Any) -> Any:
     """Return a varint of 64 bits at `pos`: the value and the position after it, which is 0 for none."""
+    if np.uint64(len(data)) - pos >= _EIGHT:
+        word = load_u64(data, pos)
+        stops = ~word & HIGH_BITS
+        if stops != _ZERO:
+            after = pos + (count_low_zeros(stops) >> _THREE) + _ONE
+            word &= (stops ^ (stops - _ONE)) & ~HIGH_BITS
+            word = word & _SEVENS | word >> _ONE & _SEVENS << _SEVEN
+            word = word & _FOURTEENS | word >> _TWO & _FOURTEENS << np.uint64(14)
+            word = word & _TWENTY_EIGHT | word >> _FOUR & _TWENTY_EIGHT << np.uint64(28)
+            return (word, after) if after <= end else (_ZERO, _ZERO)
     value, after = read_varint(data, pos, end)
     if after - pos == _LONGEST and data[after - _ONE] > _SINGLE:
         return _ZERO, _ZERO
@@ -260,24 +304,19 @@ def _put_escaped(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any
 def _put_text(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
     """Write a string as `_put_escaped` does; most texts have only characters that JSON has as they are."""
     length = end - start
-    if np.uint64(len(data)) - end >= _EIGHT and np.uint64(len(out)) - pos >= length + _SLACK:
+    if np.uint64(len(data)) - end >= _SIXTEEN and np.uint64(len(out)) - pos >= length + _SLACK:
         out[pos] = 34
-        text_pos = pos + _ONE
-        text_end = text_pos + length
-        cursor = start
-        while cursor < end:
-            word = load_u64(data, cursor)
-            if end - cursor < _EIGHT:
-                mask = (_ONE << (end - cursor) * _EIGHT) - _ONE
-                word = word & mask | _SPACES & ~mask
-            if not are_plain(word):
+        text_pos, done = pos + _ONE, _ZERO
+        while done < length:
+            marks = copy_plain_16(out, text_pos + done, data, start + done)
+            if length - done < _SIXTEEN:
+                marks &= (_ONE << length - done) - _ONE
+            if marks != _ZERO:
                 break
-            store_u64(out, text_pos, word)
-            text_pos += _EIGHT
-            cursor += _EIGHT
-        if cursor >= end:
-            out[text_end] = 34
-            return text_end + _ONE
+            done += _SIXTEEN
+        if done >= length:
+            out[text_pos + length] = 34
+            return text_pos + length + _ONE
     return _put_escaped(data, start, end, out, pos, state)
 
 
@@ -455,10 +494,73 @@ def _put_name(declared: Any, field: Any, has_comma: Any, out: Any, pos: Any) -> 
 
 
 @always_inlined
-def _begin_message(node: Any, row: Any, rendered: Any, pos: Any) -> Any:
-    """Return the position after the brace that begins an object of JSON; what was noted of one before is forgotten."""
-    _forget(node.captures, row, rendered.captures)
-    return _put_byte(rendered.out, pos, 123)
+def _put_quick_fields(
+    data: Any,
+    pos: Any,
+    end: Any,
+    node: Any,
+    number: Any,
+    row: Any,
+    declared: Any,
+    rendered: Any,
+    out_pos: Any,
+    state: Any,
+) -> Any:
+    """Write fields of a message as far as they are numbers and short texts that are declared and come once.
+
+    Returns:
+        The position after them, the number of the last one, and the position after their text, which is 0 in doubt.
+    """
+    out, names = rendered.out, declared.names
+    tags = node * np.uint64(QUICK_TAGS)
+    before = last_tag = number << _THREE | _SEVEN
+    first = out_pos - _ONE
+    if number == _ZERO:  # the name of the first field begins with a comma, in the place of a brace
+        out_pos = first
+    while end - pos >= _TWO and np.uint64(len(out)) - out_pos >= _SLACK:
+        tag, value, after = np.uint64(data[pos]), np.uint64(data[pos + _ONE]), pos + _TWO
+        if tag >= _MORE:
+            if end == after:
+                break
+            tag = tag & _LOW7 | value << _SEVEN
+            value, after = np.uint64(data[pos + _TWO]), pos + _THREE
+            if tag >= np.uint64(QUICK_TAGS):
+                break
+        place = np.uint64(declared.quick[tags + tag])
+        if place == _ZERO or tag <= last_tag:
+            break
+        field = declared.fields[place - _ONE]
+        is_text = tag & _SEVEN != _ZERO
+        if value >= _MORE:
+            if is_text:
+                break
+            value, after = _read_strict_varint(data, after - _ONE, end)
+            if after == _ZERO:
+                break
+        if is_text and value > end - after:
+            break
+        if field.capture > _ZERO:
+            start = after if is_text else value
+            if not _capture(field, start, start + value, row, rendered.captures):
+                break
+        name = field.name
+        length = field.name_end - name
+        copy_32(out, out_pos, names, name)
+        if length > _HALF:
+            copy_short(out, out_pos, names, name, length)
+        out_pos += length
+        last_tag, pos = tag, after
+        if is_text:
+            out_pos = _put_text(data, pos, pos + value, out, out_pos, state)
+            if out_pos == _ZERO:
+                break
+            pos += value
+        else:
+            out_pos = _put_number(declared, field, value, out, out_pos)
+    if number == _ZERO:
+        out[first] = 123
+        out_pos = out_pos + _ONE if last_tag == before else out_pos
+    return pos, last_tag >> _THREE, out_pos
 
 
 @always_inlined
@@ -467,8 +569,12 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
     state, out, fields = scratch.state[0], rendered.out, declared.fields
     depth, number, items = _ZERO, _ZERO, _ZERO
     field_index = declared.nodes[node].first
-    out_pos = _begin_message(declared.nodes[node], row, rendered, state.position)
+    out_pos = _put_byte(out, state.position, 123)
     while True:
+        if out_pos != _ZERO and items == _ZERO:
+            pos, number, out_pos = _put_quick_fields(
+                data, pos, end, node, number, row, declared, rendered, out_pos, state
+            )
         if out_pos == _ZERO or not _has_room(out, out_pos, _ZERO, state):
             return _ZERO
         if pos >= end:
@@ -479,7 +585,8 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
                 return out_pos
             depth -= _ONE
             level = scratch.messages[depth]
-            field_index, number, items, end = level.field, level.number, level.items, level.end
+            node, field_index, number = level.node, level.field, level.number
+            items, end = level.items, level.end
             continue
         tag, start, pos = _read_field(data, pos, end)
         if pos == _ZERO or tag >> _THREE < number:
@@ -490,51 +597,52 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
             field_index += _ONE
         field = fields[field_index]
         kind, expected = field.kind, field.tag
-        if tag == field.plain_tag and not is_again and items == _ZERO:
-            out_pos = _put_name(declared, field, has_comma, out, out_pos)
-        else:
-            is_declared = expected & ~_SEVEN == first_tag
-            is_list = is_declared and field.is_repeated != _ZERO
-            is_packed = is_list and tag & _SEVEN == _TWO and expected & _SEVEN == _ZERO
-            if items > _ZERO and not is_again:
-                out_pos = _put_byte(out, out_pos, 93)
-                items = _ZERO
-            if tag != expected and not is_packed and not (is_declared and kind == _FIXED and tag & _SEVEN == _ONE):
-                if is_again or (is_declared and kind == _OTHER):
-                    return _ZERO
-                if has_comma:
-                    out_pos = _put_byte(out, out_pos, 44)
-                out_pos = _put_undeclared(data, tag, start, pos, out, out_pos, state)
-                continue
-            if not is_again:
-                out_pos = _put_name(declared, field, has_comma, out, out_pos)
-                if is_list:
-                    out_pos = _put_byte(out, out_pos, 91)
-                    items = _ONE
-            elif items == _ZERO or not is_list:
+        is_declared = expected & ~_SEVEN == first_tag
+        is_list = is_declared and field.is_repeated != _ZERO
+        is_packed = is_list and tag & _SEVEN == _TWO and expected & _SEVEN == _ZERO
+        if items > _ZERO and not is_again:
+            out_pos = _put_byte(out, out_pos, 93)
+            items = _ZERO
+        if tag != expected and not is_packed and not (is_declared and kind == _FIXED and tag & _SEVEN == _ONE):
+            if is_again or (is_declared and kind == _OTHER):
                 return _ZERO
-            if is_packed:
-                state.position = out_pos
-                out_pos, items = _put_packed(data, declared, field, start, pos, items, out, state)
-                continue
-            if items > _ONE:
+            if has_comma:
                 out_pos = _put_byte(out, out_pos, 44)
+            out_pos = _put_undeclared(data, tag, start, pos, out, out_pos, state)
+            continue
+        if not is_again:
+            out_pos = _put_name(declared, field, has_comma, out, out_pos)
             if is_list:
-                items += _ONE
-            if field.capture > _ZERO and not _capture(field, start, pos, row, rendered.captures):
+                out_pos = _put_byte(out, out_pos, 91)
+                items = _ONE
+        elif items == _ZERO or not is_list:
+            return _ZERO
+        if is_packed:
+            state.position = out_pos
+            out_pos, items = _put_packed(data, declared, field, start, pos, items, out, state)
+            continue
+        if items > _ONE:
+            out_pos = _put_byte(out, out_pos, 44)
+        if is_list:
+            items += _ONE
+        if field.capture > _ZERO and not _capture(field, start, pos, row, rendered.captures):
+            return _ZERO
+        if kind == _MESSAGE:
+            if depth + _ONE >= np.uint64(len(scratch.messages)):
                 return _ZERO
-            if kind == _MESSAGE:
-                if depth + _ONE >= np.uint64(len(scratch.messages)):
-                    return _ZERO
-                level = scratch.messages[depth]
-                level.field, level.number, level.items, level.end = field_index, number, items, end
-                depth += _ONE
-                end = pos
-                pos = start
-                number = items = _ZERO
-                field_index = declared.nodes[field.target].first
-                out_pos = _begin_message(declared.nodes[field.target], row, rendered, out_pos)
-                continue
+            level = scratch.messages[depth]
+            level.node, level.field, level.number = node, field_index, number
+            level.items, level.end = items, end
+            depth += _ONE
+            end = pos
+            pos = start
+            number = items = _ZERO
+            node = field.target
+            field_index = declared.nodes[node].first
+            out_pos = _put_byte(out, out_pos, 123)
+            if is_again:
+                _forget(declared.nodes[node].captures, row, rendered.captures)
+            continue
         if tag & _SEVEN == _ZERO:
             out_pos = _put_number(declared, field, start, out, out_pos)
         elif kind == _TEXT:

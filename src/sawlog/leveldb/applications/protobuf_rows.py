@@ -24,7 +24,7 @@ MAX_BYTES = 16 << 20
 INTEGER = "integer"
 """The name by which a value is noted down that is an integer in digits."""
 _KINDS = tuple(k.KINDS)
-_END = (1 << 64) - 1, 0, 0, 0, 0, 0, 0, 0
+_END = (1 << 64) - 1, 0, 0, 0, 0, 0, 0
 """Comes after the fields of a message."""
 _SLOT_BYTES = 4
 """The least that a double takes: a float32."""
@@ -321,16 +321,22 @@ class MessageRows:
             for root, paths in captures.items()
         }
         rows = [[*fields, _END] for fields in self._fields]
-        nodes = list(zip(compute_offsets(list(map(len, rows)))[:-1], self._captures, strict=True))
+        firsts = compute_offsets(list(map(len, rows)))
+        quick = np.zeros((len(rows), k.QUICK_TAGS), np.uint16)
+        for node, fields in enumerate(rows):
+            for place, (tag, kind, is_repeated, *_) in enumerate(fields, 1):
+                if tag < k.QUICK_TAGS and not is_repeated and _KINDS[kind] in k.QUICK_KINDS:
+                    quick[node, tag] = firsts[node] + place
         last_values = np.array([self._last_values.get(value, 0) for value in range(len(self._values) + 1)], np.uint64)
         texts = [to_json(value).encode() if value else b"" for value in self._values]
         self.declared = k.Declared(
-            np.array(nodes, k.NODE),
+            np.array(list(zip(firsts[:-1], self._captures, strict=True)), k.NODE),
             np.array([field for fields in rows for field in fields], k.FIELD),
             np.frombuffer(bytes(self._text) + bytes(k.SLACK), np.uint8),
             compute_offsets([len(text) for text in texts]).astype(np.uint64),
             last_values,
             np.frombuffer(b"".join(texts), np.uint8),
+            quick.ravel(),
         )
 
     def _add_node(self, message: str, paths: tuple[tuple[tuple[str, ...], int], ...]) -> int:
@@ -359,9 +365,8 @@ class MessageRows:
             self._text += f',"{field.name}":'.encode()
             capture = next((slot + 1 for path, slot in below if not path and kind in ("int", "uint", "text")), 0)
             tag = number << 3 | k.KINDS[kind]
-            is_plain = not field.is_repeated and not capture and kind not in ("message", "other")
             bounds = start, len(self._text)
-            rows.append((tag, _KINDS.index(kind), field.is_repeated, target, *bounds, capture, is_plain * tag))
+            rows.append((tag, _KINDS.index(kind), field.is_repeated, target, *bounds, capture))
         return node
 
     def render(self, values: pa.Array | k.Spans, roots: NDArray[np.int64]) -> ValueRows:
