@@ -17,6 +17,7 @@ SMALL = [
     "filodb_record/test_kernels.py",
     "kernels/test_adler32.py",
     "kernels/test_crc32c.py",
+    "kernels/test_doubles.py",
     "kernels/test_expanding.py",
     "kernels/test_intern.py",
     "kernels/test_json_text.py",

@@ -27,12 +27,6 @@ _FIRST_DAY = -719_162
 _LAST_DAY = 2_932_896
 """Days from 1970 to the years 1 and 9999."""
 
-_FRACTION = np.uint64(52)
-"""Bits of the fraction of a double, as are"""
-_EXPONENT, _BIAS = np.uint64(0x7FF), 1023
-_SINGLE_FRACTION, _SINGLE_EXPONENT, _SINGLE_BIAS = np.uint64(23), np.uint64(0xFF), 127
-_SIGN = np.uint64(1 << 63)
-
 _HUNDRED, _TEN_THOUSAND = np.uint64(100), np.uint64(10_000)
 _EIGHT_DIGITS = np.uint64(10**8)
 _DIGITS = np.uint64(int.from_bytes(b"0" * 8, "little"))
@@ -128,49 +122,6 @@ def put_integer(out: Any, pos: Any, value: Any) -> Any:
         pos += _ONE
         value = ~value + _ONE
     return put_unsigned(out, pos, value)
-
-
-@inlined
-def widen_bits(bits: Any) -> Any:
-    """Return the bits of a float32 as those of the same double; all ones for one that is not normal, but for zero."""
-    sign = bits >> np.uint64(31) << np.uint64(63)
-    exponent = bits >> _SINGLE_FRACTION & _SINGLE_EXPONENT
-    fraction = bits & np.uint64((1 << 23) - 1)
-    if exponent == _ZERO and fraction == _ZERO:
-        return sign
-    if exponent in (_ZERO, _SINGLE_EXPONENT):
-        return ~_ZERO
-    return sign | (exponent + np.uint64(_BIAS - _SINGLE_BIAS)) << _FRACTION | fraction << np.uint64(29)
-
-
-@inlined
-def put_double(bits: Any, rendered: Any, state: Any) -> Any:
-    """Write a double as an integer where it is one, or a byte in its place. Returns whether JSON has it.
-
-    It goes to `rendered.out` at `state.position`, and to `rendered.slots` and `rendered.doubles` at `state.slots`.
-    """
-    biased = bits >> _FRACTION & _EXPONENT
-    if biased == _EXPONENT or state.slots >= len(rendered.slots):
-        return False
-    if bits == _ZERO:
-        rendered.out[state.position] = 48
-        state.position += _ONE
-        return True
-    exponent = np.int64(biased) - _BIAS
-    if 0 <= exponent <= 52:
-        below = np.uint64(52 - exponent)
-        magnitude = _ONE << _FRACTION | bits & np.uint64((1 << 52) - 1)
-        if magnitude >> below << below == magnitude:
-            magnitude >>= below
-            value = ~magnitude + _ONE if bits & _SIGN != _ZERO else magnitude
-            state.position = put_integer(rendered.out, state.position, value)
-            return True
-    rendered.doubles[state.slots] = bits
-    rendered.slots[state.slots] = state.position
-    state.slots += 1
-    rendered.out[state.position] = 48
-    state.position += _ONE
-    return True
 
 
 @inlined
@@ -479,7 +430,7 @@ def is_json(data: Any, pos: Any, end: Any) -> Any:
 
 
 @kernel
-def fill_slots(
+def _fill_slots(
     text: Bytes, ends: Int64s, slots: Int64s, numbers: Bytes, number_ends: Int64s, out: OutBytes, out_ends: OutInt32s
 ) -> None:
     """Put the texts of doubles where they belong.
@@ -522,5 +473,5 @@ def fill_numbers(
     # Each text is between two of the brackets and commas.
     bounds = np.flatnonzero((listed == ord(",")) | (listed == ord("[")) | (listed == ord("]")))
     out, out_ends = Column(np.uint8, int(ends[-1]) + len(listed)), np.zeros(len(ends), np.int32)
-    fill_slots(text, ends, slots, listed, bounds, out.values, out_ends)
+    _fill_slots(text, ends, slots, listed, bounds, out.values, out_ends)
     return out, out_ends

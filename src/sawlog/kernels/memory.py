@@ -114,6 +114,7 @@ def _multiply_high_checked(a: Any, b: Any) -> Any:
     return (a >> _HALF) * (b >> _HALF) + (middle >> _HALF) + (two >> _HALF)
 
 
+@inlined
 def _count_low_zeros_checked(value: Any) -> Any:
     count = np.uint64(0)
     while value & np.uint64(1) == np.uint64(0):
@@ -181,7 +182,7 @@ copy_bytes: Any = inlined(_copy_checked) if CHECKED else _copy
 """`copy_bytes(target, at, source, start, length)`: copy `length` bytes between arrays that do not overlap."""
 prefetch: Any = inlined(_prefetch_checked) if CHECKED else _prefetch
 """`prefetch(array, position)`: have the cache line ready soon; the position may lie outside the array."""
-count_low_zeros: Any = inlined(_count_low_zeros_checked) if CHECKED else _count_low_zeros
+count_low_zeros: Any = _count_low_zeros_checked if CHECKED else _count_low_zeros
 """`count_low_zeros(value) -> uint64`: how many bits below the lowest one that is set; there must be such."""
 high_product: Any = inlined(_multiply_high_checked) if CHECKED else _multiply_high
 """`high_product(a, b) -> uint64`: the upper half of the 128 bits of a product of uint64."""

@@ -11,11 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import call_function, cast, make_array, view_binary
-from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import bedrock_kernels as k
 from sawlog.leveldb.applications import bedrock_layout as layout
 from sawlog.leveldb.applications import view
-from sawlog.leveldb.applications.script_values import MAX_DEPTH, encode_base64, read_json, render_number, to_json
+from sawlog.leveldb.applications.script_values import MAX_DEPTH, encode_base64, read_json, render_number
 from sawlog.leveldb.columns import convert_codes
 from sawlog.leveldb.records.kernels import Strings
 
@@ -223,8 +222,6 @@ def _is_within_world(place: ChunkPlace | None) -> bool:
 _UNDECODED = " bytes of a kind that is not decoded"
 _MAX_BYTES = 16 << 20
 """Values that add up to more are left to Python: the room for their text is several times that."""
-_SLOT_BYTES = 4
-"""The least that a double takes: a float32 in a list."""
 
 
 class Bedrock(view.ApplicationView):
@@ -249,10 +246,9 @@ class Bedrock(view.ApplicationView):
             return None
         names = view.TextColumn(rows, int(entries.offsets[-1] - entries.offsets[0]))
         kinds, places = np.empty(rows, np.uint8), np.zeros((4, rows), np.int32)
-        texts, ends = np.empty(k.ROOM * size + k.ROW_ROOM * (rows + 1), np.uint8), np.zeros(rows + 1, np.int64)
-        slots, doubles = np.empty(size // _SLOT_BYTES + 1, np.int64), np.empty(size // _SLOT_BYTES + 1, np.uint64)
-        rendered = k.Rendered(kinds, places, *names.buffers, texts, ends, slots, doubles)
-        used = k.render_world(entries, contents, rendered, k.make_scratch())
+        texts = view.TextColumn(rows, k.ROOM * size + k.ROW_ROOM * (rows + 1))
+        rendered = k.Rendered(kinds, places, *names.buffers, *texts.buffers)
+        k.render_world(entries, contents, rendered, k.make_scratch())
         is_actor, is_list, is_named = (kinds == k.KINDS.index(name) for name in ("actor", "actors", "named"))
         is_chunk = ~(is_actor | is_list | is_named)
         is_subchunk = kinds == k.KINDS.index(layout.TAGS[layout.SUBCHUNK][0])
@@ -262,13 +258,10 @@ class Bedrock(view.ApplicationView):
             for name, column, is_there in zip(("x", "z", "dimension", "subchunk"), places, validity, strict=True)
         }
         sizes = make_array(np.diff(contents.offsets), pa.int32(), ~k.UNDECODED[kinds])
-        data, data_ends = fill_numbers(
-            texts, ends, slots[:used], to_json(doubles[:used].view(np.float64).tolist()).encode()
-        )
         columns |= {
             "kind": convert_codes(kinds, k.KINDS),
             "name": names.take(pa.string(), is_actor | is_named),
-            "value": view.make_text_array(pa.string(), data, data_ends, ~k.UNDECODED[kinds]),
+            "value": texts.take(pa.string(), ~k.UNDECODED[kinds]),
             "reason": call_function("binary_join_element_wise", "value: ", cast(sizes, pa.string()), _UNDECODED, ""),
         }
         return view.PlainRows(kinds > 0, columns)

@@ -11,11 +11,12 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from sawlog.chain.kernels import make_record_type
+from sawlog.kernels.doubles import put_double, widen_bits
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.json_text import put_double, put_integer, put_string, put_text, widen_bits
+from sawlog.kernels.json_text import put_integer, put_string, put_text
 from sawlog.kernels.memory import are_bytes_equal, load_u16, load_u32, load_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _TWO, _ZERO
-from sawlog.kernels.signature import Array, Int64, OutBytes, OutInt32s, OutInt64s, OutUInt64s
+from sawlog.kernels.signature import Array, OutBytes, OutInt32s, OutInt64s
 from sawlog.kernels.text import find_utf8_end, make_text, put_hex
 from sawlog.leveldb.applications import bedrock_layout as layout
 from sawlog.leveldb.applications.script_values import MAX_DEPTH
@@ -43,8 +44,8 @@ LEVEL = make_record_type("inner", "remaining", "names", "items")
 where its names begin among all, and how many items it has so far."""
 NAME = make_record_type("start", "length")
 """A name in a compound that is open, in the values."""
-STATE = make_record_type(("position", np.uint64), "slots", "names")
-"""How far the texts, the slots and the names are."""
+STATE = make_record_type(("position", np.uint64), "names")
+"""How far the texts and the names are."""
 MAX_NAMES = 1024
 ROOM = 6
 """Bytes of text that a byte of a value makes at the most, but for the frame of a subchunk."""
@@ -61,9 +62,7 @@ class Rendered(NamedTuple):
         names: uint8, names of actors and others, one after the other.
         name_ends: int32, `name_ends[i + 1]` is the end of name i; `name_ends[0]` is 0.
         out: uint8, the texts.
-        ends: int64, as `name_ends`.
-        slots: int64, where in `out` doubles belong.
-        doubles: uint64, their bits.
+        ends: int32, as `name_ends`.
     """
 
     kinds: OutBytes
@@ -71,9 +70,7 @@ class Rendered(NamedTuple):
     names: OutBytes
     name_ends: OutInt32s
     out: OutBytes
-    ends: OutInt64s
-    slots: OutInt64s
-    doubles: OutUInt64s
+    ends: OutInt32s
 
 
 class Scratch(NamedTuple):
@@ -509,24 +506,20 @@ def _classify_key(keys: Any, start: Any, end: Any, rendered: Any, row: Any) -> A
 
 
 @kernel
-def render_world(keys: Strings, values: Strings, rendered: Rendered, scratch: Scratch) -> Int64:
-    """Decode entries of a world; doubles are left out of texts: their places and bits are written down.
+def render_world(keys: Strings, values: Strings, rendered: Rendered, scratch: Scratch) -> None:
+    """Decode entries of a world.
 
     Args:
         keys: `Strings`.
         values: `Strings`.
         rendered: `Rendered`.
         scratch: `Scratch`.
-
-    Returns:
-        How many slots were written.
     """
     state = scratch.state[0]
     state.position = 0
-    state.slots = 0
     data = values.data
     for row in range(len(rendered.kinds)):
-        position, slots = state.position, state.slots
+        position = state.position
         state.names = 0
         rendered.name_ends[row + 1] = rendered.name_ends[row]
         pos, end = np.uint64(values.offsets[row]), np.uint64(values.offsets[row + 1])
@@ -550,8 +543,7 @@ def render_world(keys: Strings, values: Strings, rendered: Rendered, scratch: Sc
             is_plain = _put_root(data, pos, end, rendered, scratch, state) == end and end != _ZERO
         if not is_plain:
             kind = _DOUBTFUL
-            state.position, state.slots = position, slots
+            state.position = position
             rendered.name_ends[row + 1] = rendered.name_ends[row]
         rendered.kinds[row] = kind
         rendered.ends[row + 1] = state.position
-    return state.slots

@@ -328,8 +328,9 @@ class ServiceWorker(view.ApplicationView):
     def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Registrations) -> view.PlainRows:
         """Return all but numbers, and data of services that are not known."""
         stored = _WORKER_KEYS.read(keys)
-        names = _USER_KEYS.read(stored.find_spans("name"))
         are_data, are_resources = stored.are_of("user_data"), stored.are_of("resource")
+        spans = stored.find_spans("name")
+        names = _USER_KEYS.read(spans._replace(ends=np.where(are_data, spans.ends, spans.starts - 1)))
         rendered = _WORKERS.render(values, np.where(are_data, names.roots, stored.roots))
         version_ids = stored.make_integers("version_id"), rendered.make_integers("version_id")
         registrations = stored.make_integers("registration_id")

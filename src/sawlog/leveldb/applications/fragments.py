@@ -248,9 +248,12 @@ def decode_parts(
     if plain is None:
         plain = PlainRows(np.zeros(batch.num_rows, np.bool_), {})
     doubtful = np.flatnonzero(~plain.is_plain | _are_deletions(batch.column("operation")))
-    entries = batch if len(doubtful) == batch.num_rows else batch.take(make_fixed_array(pa.int64(), doubtful))
+    doubtful_rows: Iterator[list[Mapping[str, Any]]] = iter(())
+    if len(doubtful):
+        entries = batch if len(doubtful) == batch.num_rows else batch.take(make_fixed_array(pa.int64(), doubtful))
+        doubtful_rows = _decode_rows(view, context, entries)
     start = decoded = 0
-    for rows in itertools.chain(_decode_rows(view, context, entries), [[]]):
+    for rows in itertools.chain(doubtful_rows, [[]]):
         places = doubtful[decoded : decoded + len(rows)] - start
         decoded += len(rows)
         stop = int(doubtful[decoded]) if rows and decoded < len(doubtful) else batch.num_rows

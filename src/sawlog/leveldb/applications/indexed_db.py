@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import make_array, make_fixed_array, view_binary
 from sawlog.guard import Undecodable
-from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import indexed_db_kernels as k
 from sawlog.leveldb.applications import indexed_db_layout as layout
 from sawlog.leveldb.applications import view
@@ -37,8 +36,6 @@ _SNAPPY_RATIO = 22
 """Snappy cannot expand a byte to more: three say where 64 are copied from."""
 _MAX_BYTES = 16 << 20
 """Keys and values that add up to more are left to Python: the room for their text is several times that."""
-_SLOT_BYTES = 8
-"""What a double takes."""
 _WRAPPINGS = 3
 """A value can be compressed, and that in a blob: what is wrapped more often is not decoded."""
 
@@ -194,16 +191,17 @@ class IndexedDB(view.ApplicationView):
         if sum(sizes) > _MAX_BYTES:
             return None
         # The second key of an entry of an index is written to where values are, too.
-        key_texts, value_texts = _allocate_texts(rows, sizes[0]), _allocate_texts(rows, sum(sizes))
+        key_texts, value_texts = (
+            view.TextColumn(rows, ROOM * size + k.ROW_ROOM * (rows + 1)) for size in (sizes[0], sum(sizes))
+        )
         kinds, numbers = np.empty(rows, np.uint8), np.zeros((4, rows), np.int64)
-        scratch = k.make_scratch()
-        k.render_entries(entries, contents, k.Rendered(kinds, numbers, key_texts, value_texts), scratch)
-        used = scratch.state["slots"].tolist()
+        rendered = k.Rendered(kinds, numbers, k.Texts(*key_texts.buffers), k.Texts(*value_texts.buffers))
+        k.render_entries(entries, contents, rendered, k.make_scratch())
         is_index = kinds == k.KINDS.index("index_entry")
         columns = _look_up_names(numbers[: k.VERSION], context) | {
             "kind": convert_codes(kinds, k.KINDS),
-            "key": _build_column(key_texts, used[0], None),
-            "value": _build_column(value_texts, used[1], kinds != k.KINDS.index("exists")),
+            "key": key_texts.take(pa.string()),
+            "value": value_texts.take(pa.string(), kinds != k.KINDS.index("exists")),
             "version": make_fixed_array(pa.int64(), numbers[k.VERSION]),
             "database_id": make_fixed_array(pa.int64(), numbers[k.DATABASE]),
             "object_store_id": make_fixed_array(pa.int64(), numbers[k.STORE]),
@@ -245,21 +243,6 @@ class IndexedDB(view.ApplicationView):
             raise view.UnknownBytesError(f"index ID {place.index_id}")
         cursor.check_end()
         return row | view.read_columns(entry.value, read)
-
-
-def _allocate_texts(rows: int, size: int) -> k.Texts:
-    """Return buffers for the texts of so many rows of so many bytes."""
-    slots = size // _SLOT_BYTES + 1
-    room = np.empty(ROOM * size + k.ROW_ROOM * (rows + 1), np.uint8)
-    return k.Texts(room, np.zeros(rows + 1, np.int64), np.empty(slots, np.int64), np.empty(slots, np.uint64))
-
-
-def _build_column(texts: k.Texts, used: int, are_there: NDArray[np.bool_] | None) -> pa.Array:
-    """Return texts as a column, with the doubles that belong into so many slots."""
-    doubles = to_json(texts.doubles[:used].view(np.float64).tolist()).encode()
-    return view.make_text_array(
-        pa.string(), *fill_numbers(texts.out, texts.ends, texts.slots[:used], doubles), are_there
-    )
 
 
 def _look_up_names(places: NDArray[np.int64], context: Names) -> dict[str, pa.Array]:

@@ -11,17 +11,13 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from sawlog.chain.kernels import make_record_type
+from sawlog.kernels.doubles import put_double
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.json_text import (
-    put_base64,
-    put_double,
-    put_text,
-    put_utf_16_string,
-)
+from sawlog.kernels.json_text import put_base64, put_text, put_utf_16_string
 from sawlog.kernels.memory import load_u64
 from sawlog.kernels.numbers import _EIGHT, _FIVE, _NINE, _ONE, _THREE, _TWO, _ZERO
 from sawlog.kernels.protobuf import read_varint
-from sawlog.kernels.signature import Array, OutBytes, OutInt64s, OutUInt64s
+from sawlog.kernels.signature import Array, OutBytes, OutInt32s
 from sawlog.leveldb.applications import indexed_db_layout as layout
 from sawlog.leveldb.applications.script_kernels import (
     BYTES_TEXT,
@@ -43,8 +39,8 @@ _DOUBTFUL, _RECORD, _EXISTS, _INDEX_ENTRY = range(len(KINDS))
 DATABASE, STORE, INDEX, VERSION = range(4)
 """Rows of `Rendered.numbers`."""
 
-_STATE = make_record_type(("position", np.uint64), "slots", "names")
-"""How far the texts, the slots and the names are."""
+_STATE = make_record_type(("position", np.uint64), "names")
+"""How far the texts and the names are."""
 ROW_ROOM = 256
 """Bytes that there is room for besides, for each."""
 
@@ -53,16 +49,12 @@ class Texts(NamedTuple):
     """Texts of JSON.
 
     Attributes:
-        out: uint8, the texts without doubles.
-        ends: int64, `ends[i + 1]` is the end of text i; `ends[0]` is 0.
-        slots: int64, where in `out` doubles belong.
-        doubles: uint64, their bits.
+        out: uint8, the texts.
+        ends: int32, `ends[i + 1]` is the end of text i; `ends[0]` is 0.
     """
 
     out: OutBytes
-    ends: OutInt64s
-    slots: OutInt64s
-    doubles: OutUInt64s
+    ends: OutInt32s
 
 
 class Rendered(NamedTuple):
@@ -215,14 +207,14 @@ def _put_indexed(keys: Any, key_pos: Any, values: Any, row: Any, rendered: Any, 
     pos, end = np.uint64(values.offsets[row]), np.uint64(values.offsets[row + 1])
     state = scratch.state[1]
     texts = rendered.values
-    position, slots = state.position, state.slots
+    position = state.position
     if key_pos < key_end:
         _, key_pos = _read_varint(keys.data, key_pos, key_end)
         if key_pos == _ZERO:
             return False
     if key_pos < key_end and _put_key(keys.data, key_pos, key_end, texts, scratch, state) != key_end:
         return False
-    state.position, state.slots = position, slots  # the value has the key as well
+    state.position = position  # the value has the key as well
     version, pos = _read_varint(data, pos, end)
     rendered.numbers[VERSION, row] = np.int64(version)
     return pos != _ZERO and _put_key(data, pos, end, texts, scratch, state) == end
@@ -267,23 +259,21 @@ def _put_entry(keys: Any, values: Any, row: Any, rendered: Any, scratch: Any) ->
 
 @kernel
 def render_entries(keys: Strings, values: Strings, rendered: Rendered, scratch: Scratch) -> None:
-    """Decode entries; doubles are left out of texts: their places and bits are written down.
+    """Decode entries.
 
     Args:
         keys: `Strings`.
         values: `Strings`.
         rendered: `Rendered`.
-        scratch: `Scratch`; the states say how many slots were written.
+        scratch: `Scratch`.
     """
     key_state = scratch.state[0]
     state = scratch.state[1]
     for row in range(len(rendered.kinds)):
-        key_position, key_slots = key_state.position, key_state.slots
-        position, slots = state.position, state.slots
+        key_position, position = key_state.position, state.position
         kind = _put_entry(keys, values, row, rendered, scratch)
         if kind == _DOUBTFUL:
-            key_state.position, key_state.slots = key_position, key_slots
-            state.position, state.slots = position, slots
+            key_state.position, state.position = key_position, position
         rendered.kinds[row] = kind
         rendered.keys.ends[row + 1] = key_state.position
         rendered.values.ends[row + 1] = state.position

@@ -12,17 +12,16 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from sawlog.chain.kernels import make_record_type
+from sawlog.kernels.doubles import put_double, widen_bits
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.json_text import (
     is_json,
     put_base64,
-    put_double,
     put_integer,
     put_string,
     put_text,
     put_unsigned,
     put_utf_16_string,
-    widen_bits,
 )
 from sawlog.kernels.memory import are_bytes_equal, copy_bytes, count_low_zeros, load_u32, load_u64, store_u64
 from sawlog.kernels.numbers import (
@@ -50,8 +49,6 @@ from sawlog.kernels.signature import (
     OutBytes,
     OutInt32s,
     OutInt64s,
-    OutUInt64s,
-    UInt16s,
     UInt64s,
 )
 from sawlog.kernels.text import HIGH_BITS, find_utf8_end, make_text, put_latin_1, put_utf_16
@@ -89,16 +86,13 @@ FIELD = make_record_type(*((name, np.uint64) for name in _COLUMNS))
 value is noted down as, or 0. The fields of a message end with a tag that is larger than any."""
 NODE = make_record_type(("first", np.uint64), ("captures", np.uint64))
 """A message: its first field by number, and a bit for each number that is noted down in it or in messages in it."""
-QUICK_TAGS = 256
-"""Tags below are those of numbers of fields that have 5 bits."""
-QUICK_KINDS = ("int", "uint", "bool", "enum", "text")
 _LEVEL = make_record_type(*((name, np.uint64) for name in ("node", "field", "number", "items", "end")))
-"""An open message around another: its number, its next field, the number of the field that was read last, how many values that has
-so far plus one if it is a list, otherwise 0, and where the message ends."""
+"""An open message around another: its number, its next field, the number of the field that was read last, how many
+values that has so far plus one if it is a list, otherwise 0, and where the message ends."""
 _MAX_DEPTH = 32
 """Messages in messages; declarations have fewer."""
-_STATE = make_record_type(("position", np.uint64), "slots", "names", "is_full")
-"""How far the texts, the slots and the names in values of scripts are, and whether there was no room for a value."""
+_STATE = make_record_type(("position", np.uint64), "names", "is_full")
+"""How far the texts and the names in values of scripts are, and whether there was no room for a value."""
 MAX_ROOM, MAX_ROW_ROOM = 16, 512
 """Bytes of text that there is room for at most, for each byte of all values, and for each value besides: short fields
 have long names."""
@@ -117,8 +111,8 @@ class Declared(NamedTuple):
         values: uint64, value i of all enums is `texts[values[i] : values[i + 1]]` in JSON.
         last_values: uint64, by first value of an enum: the one after its last.
         texts: uint8, names of values; empty for those that have none.
-        quick: uint16, by number of a message and tag below `QUICK_TAGS`: the place of its field, if that is a single
-            value of `QUICK_KINDS`, plus one; otherwise 0.
+        quick: uint16, by number of a message and tag, the lower ones: the place of the field plus one, if that is a
+            single number or text; otherwise 0.
     """
 
     nodes: Annotated[Any, Array(NODE)]
@@ -127,7 +121,7 @@ class Declared(NamedTuple):
     values: UInt64s
     last_values: UInt64s
     texts: Bytes
-    quick: UInt16s
+    quick: Annotated[Any, Array(np.uint16, 2)]
 
 
 class Spans(NamedTuple):
@@ -164,17 +158,13 @@ class Rendered(NamedTuple):
     Attributes:
         is_plain: uint8, by row: whether the value was rendered; the text of others is empty.
         out: uint8, the texts.
-        ends: int64, `ends[i + 1]` is the end of text i; `ends[0]` is 0.
-        slots: int64, where in `out` doubles belong.
-        doubles: uint64, their bits.
+        ends: int32, `ends[i + 1]` is the end of text i; `ends[0]` is 0.
         captures: `Captures`.
     """
 
     is_plain: OutBytes
     out: OutBytes
-    ends: OutInt64s
-    slots: OutInt64s
-    doubles: OutUInt64s
+    ends: OutInt32s
     captures: Captures
 
 
@@ -511,8 +501,7 @@ def _put_quick_fields(
     Returns:
         The position after them, the number of the last one, and the position after their text, which is 0 in doubt.
     """
-    out, names = rendered.out, declared.names
-    tags = node * np.uint64(QUICK_TAGS)
+    out, names, quick = rendered.out, declared.names, declared.quick
     before = last_tag = number << _THREE | _SEVEN
     first = out_pos - _ONE
     if number == _ZERO:  # the name of the first field begins with a comma, in the place of a brace
@@ -524,9 +513,9 @@ def _put_quick_fields(
                 break
             tag = tag & _LOW7 | value << _SEVEN
             value, after = np.uint64(data[pos + _TWO]), pos + _THREE
-            if tag >= np.uint64(QUICK_TAGS):
+            if tag >= np.uint64(quick.shape[1]):
                 break
-        place = np.uint64(declared.quick[tags + tag])
+        place = np.uint64(quick[node, tag])
         if place == _ZERO or tag <= last_tag:
             break
         field = declared.fields[place - _ONE]
@@ -715,7 +704,7 @@ def _put_value(data: Any, pos: Any, end: Any, root: Any, row: Any, declared: Any
 def render_values(
     values: Spans, roots: Int64s, first: Int64, declared: Declared, rendered: Rendered, scratch: Scratch
 ) -> Int64:
-    """Render values; doubles are left out of texts: their places and bits are written down.
+    """Render values.
 
     Args:
         values: `Spans`.
@@ -731,50 +720,16 @@ def render_values(
     state = scratch.state[0]
     state.is_full = 0
     for row in range(first, len(roots)):
-        position, slots = state.position, state.slots
+        position = state.position
         _clear_captures(row, rendered.captures)
         start, end = np.uint64(values.starts[row]), np.uint64(values.ends[row])
         text_end, is_plain = _put_value(values.data, start, end, roots[row], row, declared, rendered, scratch)
         state.position = text_end if is_plain else position
-        if not is_plain:
-            state.slots = slots
-            if state.is_full != 0:
-                return row
+        if not is_plain and state.is_full != 0:
+            return row
         rendered.is_plain[row] = 1 if is_plain else 0
         rendered.ends[row + 1] = state.position
     return len(roots)
-
-
-@inlined
-def _append_text(texts: Any, row: Any, out: Any, pos: Any) -> Any:
-    """Copy a text; return the position after it."""
-    length = np.uint64(texts.lengths[row])
-    copy_short(out, pos, texts.data, np.uint64(texts.starts[row]), length)
-    return pos + length
-
-
-@kernel
-def combine_texts(first: Texts, second: Texts, separator: Int64, out: OutBytes, ends: OutInt32s) -> None:
-    """Copy the first of two texts that is there, or both with a byte between them.
-
-    Args:
-        first: `Texts`.
-        second: `Texts`, as many.
-        separator: The byte, or -1 for the first one.
-        out: uint8, with room for all.
-        ends: int32, `ends[i + 1]` becomes the end of text i; `ends[0]` is 0.
-    """
-    pos = _ZERO
-    for row in range(len(first.lengths)):
-        has_first, has_second = first.lengths[row] >= 0, second.lengths[row] >= 0
-        if has_first and (separator < 0 or has_second):
-            pos = _append_text(first, row, out, pos)
-        if separator >= 0 and has_first and has_second:
-            out[pos] = separator
-            pos += _ONE
-        if has_second and (has_first if separator >= 0 else not has_first):
-            pos = _append_text(second, row, out, pos)
-        ends[row + 1] = pos
 
 
 ROOT, NOWHERE = -1, -2
@@ -915,12 +870,26 @@ class Patterns(NamedTuple):
 
 
 @inlined
+def _is_utf8(data: Any, pos: Any, end: Any) -> Any:
+    """Return whether bytes are a text in UTF-8, eight of ASCII at a time."""
+    start = pos
+    while end - pos >= _EIGHT and load_u64(data, pos) & HIGH_BITS == _ZERO:
+        pos += _EIGHT
+    length = end - pos
+    if length < _EIGHT and np.uint64(len(data)) - pos >= _EIGHT:
+        is_ascii = load_u64(data, pos) & HIGH_BITS & (_ONE << length * _EIGHT) - _ONE == _ZERO
+        if is_ascii:
+            return True
+    return find_utf8_end(data, start, end) == end
+
+
+@inlined
 def _read_pickled_part(data: Any, pos: Any, end: Any, part: Any, row: Any, captures: Any) -> Any:
     """Note a part of a `base::Pickle` down. Returns the position after it, 0 for a doubtful one."""
     slot = part.capture
     if part.kind == _PART_PICKLED:
         start, stop, after = _read_pickled(data, pos, end, _ONE)
-        if after == _ZERO or find_utf8_end(data, start, stop) != stop:
+        if after == _ZERO or not _is_utf8(data, start, stop):
             return _ZERO
         captures.words[slot, row] = np.int64(start)
         captures.lengths[slot, row] = np.int64(stop - start)
@@ -943,14 +912,18 @@ def _read_pickled_part(data: Any, pos: Any, end: Any, part: Any, row: Any, captu
 def _find_byte(data: Any, pos: Any, end: Any, byte: Any) -> Any:
     """Return the position of the first such byte, or `end`."""
     pattern = np.uint64(byte) * _BYTES_OF_ONE
-    while end - pos >= _EIGHT:
-        difference = load_u64(data, pos) ^ pattern
-        if (difference - _BYTES_OF_ONE) & ~difference & HIGH_BITS != _ZERO:
-            break
-        pos += _EIGHT
-    while pos < end and data[pos] != byte:
-        pos += _ONE
-    return pos
+    while pos < end:
+        if np.uint64(len(data)) - pos >= _EIGHT:
+            difference = load_u64(data, pos) ^ pattern
+            matches = (difference - _BYTES_OF_ONE) & ~difference & HIGH_BITS
+            if matches != _ZERO:
+                return min(pos + (count_low_zeros(matches) >> _THREE), end)
+            pos += _EIGHT
+        elif data[pos] == byte:
+            return pos
+        else:
+            pos += _ONE
+    return end
 
 
 @inlined
@@ -972,7 +945,7 @@ def _read_part(data: Any, pos: Any, end: Any, part: Any, row: Any, captures: Any
             return _ZERO
     else:
         if part.kind == _PART_TEXT:
-            if find_utf8_end(data, pos, stop) != stop:
+            if not _is_utf8(data, pos, stop):
                 return _ZERO
         else:
             for i in range(pos, stop):
@@ -1002,7 +975,7 @@ def read_keys(keys: Spans, groups: Bytes, patterns: Patterns, kinds: OutBytes, c
     """Read keys by the first pattern that they begin with, or a later one with the same prefix that fits.
 
     Args:
-        keys: `Spans`.
+        keys: `Spans`; those that end before they begin are none.
         groups: uint8, by row: the group of patterns that count.
         patterns: `Patterns`.
         kinds: uint8, by row: the number of the pattern plus one; 0 for keys that are left to Python.
@@ -1013,6 +986,8 @@ def read_keys(keys: Spans, groups: Bytes, patterns: Patterns, kinds: OutBytes, c
         start, end = np.uint64(keys.starts[row]), np.uint64(keys.ends[row])
         kinds[row] = 0
         _clear_captures(row, captures)
+        if keys.ends[row] < keys.starts[row]:
+            continue
         is_tried, tried_length = False, _ZERO
         word = _ZERO
         if np.uint64(len(data)) - start >= _EIGHT:

@@ -11,8 +11,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import Column, call_function, compute_offsets, make_array, make_bitmap, view_binary
-from sawlog.kernels.columns import gather_bytes
-from sawlog.kernels.json_text import fill_numbers
+from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.memory import are_bytes_equal
+from sawlog.kernels.numbers import _ONE, _ZERO
+from sawlog.kernels.signature import Bytes, Int64, Int64s, OutBytes, OutInt32s, OutInt64s
+from sawlog.kernels.vector import copy_short
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.script_values import to_json
@@ -26,8 +29,9 @@ INTEGER = "integer"
 _KINDS = tuple(k.KINDS)
 _END = (1 << 64) - 1, 0, 0, 0, 0, 0, 0
 """Comes after the fields of a message."""
-_SLOT_BYTES = 4
-"""The least that a double takes: a float32."""
+_QUICK_TAGS = 256
+_QUICK_KINDS = ("int", "uint", "bool", "enum", "text")
+"""Of fields that are found by their tags, and the kinds that they have."""
 _ROW_BYTES = 16
 _MARGIN = 9 / 8
 """How much more room there is for text than the last values took, by their bytes and `_ROW_BYTES` for each."""
@@ -93,6 +97,89 @@ def find_texts(column: pa.Array, are_there: NDArray[np.bool_] | None = None) -> 
     )
 
 
+@inlined
+def _append_text(texts: Any, row: Any, out: Any, pos: Any) -> Any:
+    """Copy a text; return the position after it."""
+    length = np.uint64(texts.lengths[row])
+    copy_short(out, pos, texts.data, np.uint64(texts.starts[row]), length)
+    return pos + length
+
+
+@kernel
+def _measure_texts(texts: k.Texts) -> tuple[Int64, Int64]:
+    """Return how many texts are there, and how many bytes they have.
+
+    Args:
+        texts: `Texts`.
+    """
+    count, size = np.int64(0), np.int64(0)
+    for row in range(len(texts.lengths)):
+        length = texts.lengths[row]
+        count += np.int64(length >= 0)
+        size += max(length, np.int64(0))
+    return count, size
+
+
+@kernel
+def _combine_texts(
+    first: k.Texts, second: k.Texts, separator: Int64, out: OutBytes, ends: OutInt32s, validity: OutBytes
+) -> Int64:
+    """Copy the first of two texts that is there, or both with a byte between them.
+
+    Args:
+        first: `Texts`.
+        second: `Texts`, as many or none at all.
+        separator: The byte, or -1 for the first one.
+        out: uint8, with room for all.
+        ends: int32, `ends[i + 1]` becomes the end of text i, and `ends[0]` 0.
+        validity: uint8, a bit for each text: whether it is there.
+
+    Returns:
+        How many are not there.
+    """
+    pos = _ZERO
+    missing, bits = np.int64(0), np.uint8(0)
+    rows = len(first.lengths)
+    ends[0] = 0
+    for row in range(rows):
+        has_first = first.lengths[row] >= 0
+        has_second = row < len(second.lengths) and second.lengths[row] >= 0
+        is_there = (has_first and has_second) if separator >= 0 else (has_first or has_second)
+        if is_there and has_first:
+            pos = _append_text(first, row, out, pos)
+        if is_there and separator >= 0:
+            out[pos] = separator
+            pos += _ONE
+        if is_there and (separator >= 0 or not has_first):
+            pos = _append_text(second, row, out, pos)
+        ends[row + 1] = pos
+        missing += np.int64(not is_there)
+        bits |= np.uint8(is_there) << np.uint8(row & 7)
+        if row & 7 == 7 or row == rows - 1:
+            validity[row >> 3] = bits
+            bits = np.uint8(0)
+    return missing
+
+
+@kernel
+def _match_texts(texts: k.Texts, text: Bytes, are_equal: OutBytes) -> None:
+    """Find texts that consist of some bytes.
+
+    Args:
+        texts: `Texts`.
+        text: uint8, the bytes.
+        are_equal: uint8, by row: whether its text is such.
+    """
+    length = np.uint64(len(text))
+    for row in range(len(are_equal)):
+        are_equal[row] = np.uint64(texts.lengths[row]) == length and are_bytes_equal(
+            texts.data, np.uint64(texts.starts[row]), text, _ZERO, length
+        )
+
+
+_NO_TEXTS = k.Texts(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 def take_texts(*sources: k.Texts, separator: int = -1) -> pa.Array:
     """Return texts as a column, null where there is none.
 
@@ -100,30 +187,24 @@ def take_texts(*sources: k.Texts, separator: int = -1) -> pa.Array:
         sources: Of each row, the text of the first source that has it.
         separator: A byte between the texts of two sources that both have one.
     """
-    present = [texts for texts in sources if (texts.lengths >= 0).any()]
     rows = len(sources[0].lengths)
+    sizes = [_measure_texts(texts) for texts in sources]
+    present = [texts for texts, (count, _) in zip(sources, sizes, strict=True) if count]
     if len(present) < (1 if separator < 0 else 2):
         return pa.nulls(rows, pa.string())
     if len(present) > 2:
         return call_function("coalesce", take_texts(*present[:2]), take_texts(*present[2:]))
-    are_there = [texts.lengths >= 0 for texts in present]
-    if len(present) == 1:
-        ends, data = gather_bytes(present[0].data, present[0].starts, np.maximum(present[0].lengths, 0))
-        return pa.Array.from_buffers(pa.string(), rows, [make_bitmap(are_there[0]), ends, data])
-    size = sum(int(texts.lengths.sum(where=have)) for texts, have in zip(present, are_there, strict=True))
-    out, ends = Column(np.uint8, size + rows), np.zeros(rows + 1, np.int32)
-    k.combine_texts(*present, separator, out.values, ends)
-    return make_text_array(
-        pa.string(), out, ends, np.logical_or(*are_there) if separator < 0 else np.logical_and(*are_there)
-    )
+    room = sum(size for _, size in sizes) + (rows if separator >= 0 else 0)
+    out, ends, validity = Column(np.uint8, room), Column(np.int32, rows + 1), np.empty((rows + 7) // 8, np.uint8)
+    missing = _combine_texts(present[0], (*present, _NO_TEXTS)[1], separator, out.values, ends.values, validity)
+    buffers = [pa.py_buffer(validity) if missing else None, ends.take(rows + 1), out.take(int(ends.values[-1]))]
+    return pa.Array.from_buffers(pa.string(), rows, buffers, missing)
 
 
 def match_texts(texts: k.Texts, text: bytes) -> NDArray[np.bool_]:
     """Return which texts consist of some bytes."""
-    are_equal: NDArray[np.bool_] = texts.lengths == len(text)
-    rows = np.flatnonzero(are_equal)
-    data = texts.data[texts.starts[rows, np.newaxis] + np.arange(len(text))]
-    are_equal[rows] = (data == np.frombuffer(text, np.uint8)).all(axis=1)
+    are_equal = np.empty(len(texts.lengths), np.bool_)
+    _match_texts(texts, np.frombuffer(text, np.uint8), are_equal.view(np.uint8))
     return are_equal
 
 
@@ -248,13 +329,12 @@ class ValueRows(Captured):
     def __init__(self, messages: MessageRows, spans: k.Spans, roots: NDArray[np.int64], size: int) -> None:
         super().__init__(messages.names, spans.data, len(roots))
         rows, basis = len(roots), size + _ROW_BYTES * len(roots)
-        is_plain, ends = np.zeros(rows, np.uint8), np.zeros(rows + 1, np.int64)
-        slots, doubles = np.empty(size // _SLOT_BYTES + 1, np.int64), np.empty(size // _SLOT_BYTES + 1, np.uint64)
+        is_plain, ends = np.zeros(rows, np.uint8), np.zeros(rows + 1, np.int32)
         scratch, row = k.make_scratch(), 0
         limit = k.MAX_ROOM * size + k.MAX_ROW_ROOM * (rows + 1)
         out = Column(np.uint8, min(int(messages.growth * basis) + k.MAX_ROW_ROOM, limit))
         while True:
-            rendered = k.Rendered(is_plain, out.values, ends, slots, doubles, self.captures)
+            rendered = k.Rendered(is_plain, out.values, ends, self.captures)
             row = k.render_values(spans, roots, row, messages.declared, rendered, scratch)
             if row == rows:
                 break
@@ -266,11 +346,7 @@ class ValueRows(Captured):
                 out.values[:used] = full.values[:used]
         messages.growth = _MARGIN * max(ends[-1] / max(basis, 1), 1)
         self.is_plain = is_plain != 0
-        if count := int(scratch.state[0]["slots"]):
-            numbers = to_json(doubles[:count].view(np.float64).tolist()).encode()
-            self._texts = make_text_array(pa.string(), *fill_numbers(out.values, ends, slots[:count], numbers))
-        else:
-            self._texts = make_text_array(pa.string(), out, ends.astype(np.int32))
+        self._texts = make_text_array(pa.string(), out, ends)
 
     def make_values(self, are_shown: NDArray[np.bool_] | None = None) -> pa.Array:
         """Return the texts as a column: null where nothing is shown, and empty where a value is left to Python."""
@@ -322,10 +398,10 @@ class MessageRows:
         }
         rows = [[*fields, _END] for fields in self._fields]
         firsts = compute_offsets(list(map(len, rows)))
-        quick = np.zeros((len(rows), k.QUICK_TAGS), np.uint16)
+        quick = np.zeros((len(rows), _QUICK_TAGS), np.uint16)
         for node, fields in enumerate(rows):
             for place, (tag, kind, is_repeated, *_) in enumerate(fields, 1):
-                if tag < k.QUICK_TAGS and not is_repeated and _KINDS[kind] in k.QUICK_KINDS:
+                if tag < _QUICK_TAGS and not is_repeated and _KINDS[kind] in _QUICK_KINDS:
                     quick[node, tag] = firsts[node] + place
         last_values = np.array([self._last_values.get(value, 0) for value in range(len(self._values) + 1)], np.uint64)
         texts = [to_json(value).encode() if value else b"" for value in self._values]
@@ -336,7 +412,7 @@ class MessageRows:
             compute_offsets([len(text) for text in texts]).astype(np.uint64),
             last_values,
             np.frombuffer(b"".join(texts), np.uint8),
-            quick.ravel(),
+            quick,
         )
 
     def _add_node(self, message: str, paths: tuple[tuple[tuple[str, ...], int], ...]) -> int:
@@ -395,6 +471,41 @@ _DENSE = 32
 """Integers for each number up to which all of them are looked up beforehand."""
 
 
+@kernel
+def _convert_numbers(
+    numbers: Int64s, are_there: Bytes, units: Int64s, epochs: Int64s, times: OutInt64s, validity: OutBytes
+) -> Int64:
+    """Convert numbers to microseconds since 1970.
+
+    Args:
+        numbers: int64, by row: the time as it is stored; those that are not positive are none.
+        are_there: uint8, by row: whether there is a number.
+        units: int64, by row or one of all: its microseconds.
+        epochs: int64, likewise: microseconds from when it counts to 1970.
+        times: int64, by row.
+        validity: uint8, a bit for each row: whether there is a time.
+
+    Returns:
+        How many have none.
+    """
+    missing, bits = np.int64(0), np.uint8(0)
+    rows = len(times)
+    for row in range(rows):
+        number = numbers[row]
+        unit, epoch = units[min(row, len(units) - 1)], epochs[min(row, len(epochs) - 1)]
+        latest = np.uint64(_LATEST) + np.uint64(epoch)
+        if unit != 1:
+            latest = latest // np.uint64(unit)
+        is_time = are_there[row] != 0 and number > 0 and np.uint64(number) <= latest
+        times[row] = number * unit - epoch if is_time else 0
+        missing += np.int64(not is_time)
+        bits |= np.uint8(is_time) << np.uint8(row & 7)
+        if row & 7 == 7 or row == rows - 1:
+            validity[row >> 3] = bits
+            bits = np.uint8(0)
+    return missing
+
+
 def convert_times(
     numbers: NDArray[np.int64], are_there: NDArray[np.bool_], unit: Any = 1, epoch: Any = EPOCH
 ) -> pa.Array:
@@ -406,9 +517,41 @@ def convert_times(
         unit: Their microseconds, of all or by row.
         epoch: Microseconds from their beginning to 1970, likewise.
     """
-    latest = np.minimum((_LATEST + np.asarray(epoch).astype(np.uint64)) // np.asarray(unit).astype(np.uint64), _LATEST)
-    are_set = are_there & (numbers > 0) & (numbers <= latest.astype(np.int64))
-    return make_array(numbers * unit - epoch, pa.int64(), ~are_set).view(pa.timestamp("us", "UTC"))
+    rows = len(numbers)
+    units, epochs = (np.ascontiguousarray(bounds, np.int64).reshape(-1) for bounds in (unit, epoch))
+    times, validity = Column(np.int64, rows), np.empty((rows + 7) // 8, np.uint8)
+    missing = _convert_numbers(numbers, are_there.view(np.uint8), units, epochs, times.values, validity)
+    buffers = [pa.py_buffer(validity) if missing else None, times.take(rows)]
+    return pa.Array.from_buffers(pa.timestamp("us", "UTC"), rows, buffers, missing)
+
+
+@kernel
+def _find_places(numbers: Int64s, keys: Int64s, places: Int64s, table: Int64s, found_places: OutInt64s) -> None:
+    """Find the places of numbers.
+
+    Args:
+        numbers: int64, by row.
+        keys: int64, ascending.
+        places: int64, of each key.
+        table: int64, the place of each number from the first key to the last, -1 of those that are no keys; or nothing.
+        found_places: int64, by row: the place of the key that a number is; -1 where it is none.
+    """
+    last = len(keys) - 1
+    for row in range(len(numbers)):
+        number, place = numbers[row], np.int64(-1)
+        if last >= 0 and keys[0] <= number <= keys[last]:
+            if len(table) > 0:
+                place = table[number - keys[0]]
+            else:
+                low, high = 0, last
+                while low < high:
+                    middle = (low + high) >> 1
+                    if keys[middle] < number:
+                        low = middle + 1
+                    else:
+                        high = middle
+                place = places[low] if keys[low] == number else place
+        found_places[row] = place
 
 
 class Lookup:
@@ -425,8 +568,8 @@ class Lookup:
 
     def take(self, numbers: NDArray[np.int64]) -> pa.Array:
         """Return the values that numbers have, as a column; null where they have none."""
-        places, have_values = self._find(numbers)
-        return self._values.take(make_array(places, pa.int64(), ~have_values))
+        places = self._find(numbers)
+        return self._values.take(make_array(places, pa.int64(), places < 0))
 
     @cached_property
     def _texts(self) -> k.Texts:
@@ -434,30 +577,25 @@ class Lookup:
         return find_texts(self._values if len(self._values) else make_array([""], self._values.type))
 
     @cached_property
-    def _ranks(self) -> NDArray[np.int64] | None:
-        """Return the places of all integers from the first number to the last among the numbers, if these are dense."""
-        first, last = int(self._numbers[0]), int(self._numbers[-1])
-        return (
-            np.searchsorted(self._numbers, np.arange(first, last + 1))
-            if last - first < _DENSE * len(self._numbers)
-            else None
-        )
+    def _table(self) -> NDArray[np.int64]:
+        """Return the places of all integers from the first number to the last, if there are not many of them."""
+        span = int(self._numbers[-1]) - int(self._numbers[0]) + 1 if len(self._numbers) else 0
+        if span > _DENSE * len(self._numbers):
+            return np.empty(0, np.int64)
+        table = np.full(span, -1)
+        table[self._numbers - self._numbers[:1]] = self._places
+        return table
 
-    def _find(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return which values numbers have, and whether they have any."""
-        if not len(self._numbers):
-            return np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.bool_)
-        clipped = np.clip(numbers, self._numbers[0], self._numbers[-1])
-        ranks = (
-            np.searchsorted(self._numbers, clipped) if self._ranks is None else self._ranks[clipped - self._numbers[0]]
-        )
-        return self._places[ranks], self._numbers[ranks] == numbers
+    def _find(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the places of the values that numbers have; -1 where they have none."""
+        places = np.empty(len(numbers), np.int64)
+        _find_places(numbers, self._numbers, self._places, self._table, places)
+        return places
 
     def find_texts(self, numbers: NDArray[np.int64]) -> k.Texts:
         """Return where the texts are that numbers have."""
-        places, have_values = self._find(numbers)
-        texts = self._texts
-        return k.Texts(texts.data, texts.starts[places], np.where(have_values, texts.lengths[places], -1))
+        places, texts = self._find(numbers), self._texts
+        return k.Texts(texts.data, texts.starts[places], np.where(places >= 0, texts.lengths[places], -1))
 
     def find(self, number: int) -> Any:
         """Return the value of a number; `None` where it has none."""

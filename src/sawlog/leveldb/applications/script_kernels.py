@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from sawlog.chain.kernels import make_record_type
+from sawlog.kernels.doubles import put_double
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.json_text import (
     put_digits,
-    put_double,
     put_integer,
     put_latin_1_string,
     put_string,
