@@ -28,7 +28,7 @@ class Comparison:
 
     Attributes:
         moved: Ratios of both, by row, that differ by more than a fifth of the page's.
-        gone: Rows of the page that the run lacks.
+        removed: Rows of the page that the run lacks.
         new: Rows that the page lacks.
     """
 

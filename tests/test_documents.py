@@ -72,6 +72,7 @@ def test_no_page_is_overlooked() -> None:
 
 PUBLIC = ("", ".spark", ".testing", ".map", ".pipeline", ".deephaven.log", ".deephaven.ingest.spark", ".filodb")
 REFERENCE = re.compile(r"^::: (?P<name>\S+)", re.MULTILINE)
+SECTION = re.compile(r"^(?P<indent> *)(?:Args|Attributes):\n(?P<text>(?:(?P=indent) {4}.*\n|\n)+)", re.MULTILINE)
 MENTION = re.compile(r"`(sawlog(?:\.\w+)+)`")
 
 
@@ -118,6 +119,41 @@ def test_names_that_docstrings_and_pages_mention_are_there() -> None:
     nodes = (node for source in sources.values() for node in ast.walk(ast.parse(source)) if missing)
     values = {node.value for node in nodes if isinstance(node, ast.Constant)}
     assert {name for name in missing if not {name, name.encode()} & values} == set()
+
+
+Definition = ast.ClassDef | ast.FunctionDef
+
+
+def read_described_names(node: Definition) -> set[str]:
+    """The names of parameters and attributes that a docstring describes."""
+    return {
+        name.lstrip("*")
+        for section in SECTION.finditer(f"{ast.get_docstring(node)}\n")
+        for name in re.findall(rf"^{section['indent']} {{4}}([*\w]+)[^:\n]*:", section["text"], re.MULTILINE)
+    }
+
+
+def collect_names(node: Definition, classes: dict[str, ast.ClassDef]) -> set[str]:
+    """The names of parameters, fields, methods and attributes in a definition, and in what it derives from."""
+    names = {argument.arg for argument in ast.walk(node) if isinstance(argument, ast.arg)}
+    if isinstance(node, ast.ClassDef):
+        names |= {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}
+        names |= {inner.id for part in node.body for inner in ast.walk(part) if isinstance(inner, ast.Name)}
+        names |= {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
+        bases = [base.id for base in node.bases if isinstance(base, ast.Name) and base.id in classes]
+        names = names.union(*(collect_names(classes[base], classes) for base in bases if base != node.name))
+    return names
+
+
+def test_docstrings_describe_parameters_and_attributes_that_there_are() -> None:
+    paths = [path for folder in ("src", "tests", "benchmarks", "tools") for path in (ROOT / folder).rglob("*.py")]
+    nodes = (node for path in sorted(paths) for node in ast.walk(ast.parse(path.read_text("utf-8"))))
+    definitions = [node for node in nodes if isinstance(node, Definition)]
+    classes = {node.name: node for node in definitions if isinstance(node, ast.ClassDef)}
+    described = {node: read_described_names(node) for node in definitions}
+    assert sum(map(len, described.values())) > 1000
+    wrong = {node.name: names - collect_names(node, classes) for node, names in described.items() if names}
+    assert {name: missing for name, missing in wrong.items() if missing} == {}
 
 
 def test_links_of_files_that_pages_include_are_whole() -> None:

@@ -38,7 +38,7 @@ def assert_lost_by_unit(
         broken: The file with one unit broken, by the number of that.
         units: The rows of each unit.
         file: Which file of a directory it is.
-        left: What is delivered of a unit that is broken, where that is not nothing.
+        remaining_units: What is delivered of a unit that is broken, where that is not nothing.
         damages: How many `verify` counts; `None` where one unit may be reported more than once.
         unsupported: Whether what is broken looks like something of a later version.
         rows_before: How many rows `fail` delivers, where it is not those of all units before: those of a block that

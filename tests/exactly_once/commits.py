@@ -49,7 +49,7 @@ class Tally:
         kills: How many there were.
         committed: In how many of them the new rows were there already.
         looks: How often the reader looked meanwhile.
-        seen: Different states that it saw.
+        states: Different states that it saw.
         steps: How often a driver was killed at which call.
         faults: What it must not have seen.
     """

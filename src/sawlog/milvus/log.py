@@ -64,7 +64,7 @@ class Descriptor:
         payload_type: Code of the payload's type, see `layout.DataType`.
         end: Where the event ends in the file.
         extra: The JSON object after the fixed part, unknown keys included.
-        legacy: Whether this is the layout from before 2.0, with 21-byte headers.
+        is_legacy: Whether this is the layout from before 2.0, with 21-byte headers.
     """
 
     timestamp: int

@@ -46,7 +46,7 @@ class RowRange(Fragment):
         verdict: What the location is.
         start: The first row.
         end: After the last row.
-        grouped: Filters by whose groups the rows were chosen: every one of them has to satisfy these.
+        group_conditions: Filters by whose groups the rows were chosen: every one of them has to satisfy these.
         symbols: The symbol tables that ranges of the location share in this process, by column; others read them again.
     """
 

@@ -129,7 +129,7 @@ class LoggedTransactions:
 
     Attributes:
         logs: The logs that have marks of theirs.
-        shared: Whether all operations of a batch have one sequence number.
+        has_shared_numbers: Whether all operations of a batch have one sequence number.
         pending: Operations that no log commits.
     """
 

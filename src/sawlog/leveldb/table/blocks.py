@@ -80,8 +80,8 @@ class BlockRules:
         verify: Whether checksums are verified.
         longest: Bytes that a block may expand to.
         dictionary: What codecs were given before each block of entries.
-        foreign: Whether codes of compression are an application's own.
-        embedded: Whether values may be between blocks, see `addresses.EmbeddedLayer`.
+        has_foreign_codecs: Whether codes of compression are an application's own.
+        has_embedded_values: Whether values may be between blocks, see `addresses.EmbeddedLayer`.
         buckets: How the buckets of a table without blocks are laid out; `None` for others.
     """
 

@@ -730,7 +730,7 @@ class Stored:
         path: The file.
         payloads: One per event.
         offsets: Where each event begins.
-        bare: Whether the file has no envelope.
+        is_bare: Whether the file has no envelope.
         index: Which column of the payloads it is.
         first: The first of its rows that is read.
         last: That after the last that is read; `None` for all.

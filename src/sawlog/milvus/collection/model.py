@@ -94,7 +94,7 @@ class Segment:
 
     Attributes:
         manifests: Its manifests, in Storage V3; `inserts` are the files of its column groups then.
-        packed: Whether these were read.
+        is_packed: Whether these were read.
         slices: The batches that they make.
         lacking: What is missing by them.
         lost_deltas: Delta logs that they name and that are not there.
@@ -251,7 +251,7 @@ class Collection:
         id: Collection id.
         meta: What the metadata knows of it.
         segments: By id, in the order of partitions and ids.
-        promised: Whether metadata that is next to the files says that there are some.
+        is_promised: Whether metadata that is next to the files says that there are some.
     """
 
     id: int

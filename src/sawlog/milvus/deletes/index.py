@@ -37,7 +37,7 @@ class DeleteIndex:
     Args:
         deletes: All deletes that concern the rows; keys of one type.
         until: Later deletes have not happened.
-        most: Bytes that it may take; `None` for any number.
+        max_bytes: Bytes that it may take; `None` for any number.
         room: How many keys there is room for from the beginning.
 
     Raises:
@@ -181,7 +181,7 @@ class DeleteHistory:
     Args:
         deletes: All deletes that concern the rows; keys of one type.
         until: Later deletes have not happened.
-        most: Bytes that it may take.
+        max_bytes: Bytes that it may take.
 
     Raises:
         OptionError: When it takes more.

@@ -27,7 +27,7 @@ class Message:
 
     Args:
         data: Its bytes.
-        what: What it is, for messages; its type where nothing else is known.
+        name: What it is, for messages; its type where nothing else is known.
 
     Raises:
         FormatError: When the bytes are not a message.

@@ -45,7 +45,7 @@ class SegmentMeta:
         level: `L0` segments hold deletes only.
         channel: The shard that it belongs to.
         rows: Rows before deletes.
-        hidden: Whether it is being imported, or not visible yet.
+        is_hidden: Whether it is being imported, or not visible yet.
         dropped_at: When it was dropped, as a TSO; 0 when it was not.
         sources: The segments that compaction made it of.
         storage_version: 0 for V1, 2 and 3 for the later ones.

@@ -295,7 +295,7 @@ class Chunk:
         start: Where they begin, counted from the beginning of the Parquet file.
         minimum: The least value as it is stored; `None` where not given, or not given twice: footers have no checksums.
         maximum: The greatest value.
-        encrypted: Whether the column is encrypted.
+        is_encrypted: Whether the column is encrypted.
     """
 
     type: int

@@ -569,7 +569,7 @@ class _LostRows:
         end: The one after the last; `first` for damage that costs no row.
         kind: What kind of damage it is.
         detail: What is wrong.
-        decoded: Whether pyarrow decodes them, and their values are not the field's.
+        is_decoded: Whether pyarrow decodes them, and their values are not the field's.
     """
 
     first: int
@@ -595,7 +595,7 @@ class _Piece:
         first: The first of them.
         rows: How many they are.
         read: Decodes them, so many at a time; raises `_RefusedError`.
-        single: Whether rows in front of the damage are intact when they are read one by one.
+        is_single: Whether rows in front of the damage are intact when they are read one by one.
     """
 
     first: int
