@@ -230,7 +230,7 @@ def _find_stop(log: BinaryLog, progress: Progress) -> int:
     return 0 if progress_of_log is None else progress_of_log.end
 
 
-def order_of(name: str) -> tuple[Any, ...]:
+def order_of(name: str) -> str:
     """Return a sort key of logs by their paths or names: the order in which they were begun."""
     base = posixpath.basename(name)
     return order_key(parse_name(base), base)
