@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks import compare, deephaven_import, report, threads
+from benchmarks import compare, deephaven_import, kernel_calls, many_files, report, threads
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.harness import RESULTS, Case, Settings, Side, lines, run_case
 
@@ -221,3 +221,14 @@ def test_what_threads_gain_is_told_beside_one_thread() -> None:
     for by, times in (("1 thread", 1), ("2 threads", 1), ("2 processes", 2)):
         gains.timed("log", by, lambda: None, times)()
     assert list(gains.numbers()) == ["log, 2 threads", "log, 2 threads: processor time", "log, 2 processes"]
+
+
+def test_many_files_are_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(many_files, "measure_apart", many_files.measure_here)
+    monkeypatch.setattr(sys, "argv", ["", "20", "40"])
+    many_files.main()
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert [name for name, *_ in cells] == [*kernel_calls.samples(1), "leveldb_database"]
+    for name, *times in cells:
+        assert [verb for verb, time in zip(many_files.VERBS, times, strict=True) if time] == many_files.list_verbs(name)
