@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sawlog.errors import SawlogError
-from sawlog.spark import jvm
+from sawlog.spark import jar, jvm
 from sawlog.spark.jar import find_spark
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def test_an_archive_of_another_size_is_left_out(tmp_path: Path, monkeypatch: pyt
     """The JVM would crash on one that ends early."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(jvm, "make_staged_name", lambda final, marker: str(tmp_path / "staged"))
-    monkeypatch.setattr(jvm.subprocess, "run", lambda *_, **__: make_archive(tmp_path / "staged"))
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: make_archive(tmp_path / "staged"))
     archive = jvm.make_archive()
     assert f'"-XX:SharedArchiveFile={archive}"' in jvm.launch_settings(None)[0]["SPARK_SUBMIT_OPTS"]
     copies = [Path(path) for path in jvm.launch_settings(None)[1].split(os.pathsep)]
@@ -239,9 +239,24 @@ def test_an_archive_of_another_size_is_left_out(tmp_path: Path, monkeypatch: pyt
     archive.write_bytes(b"short")
     assert jvm.launch_settings(None)[1] == ""
     assert "SharedArchiveFile" not in jvm.launch_settings(None)[0]["SPARK_SUBMIT_OPTS"]
-    monkeypatch.setattr(jvm.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess((), 1, "", "no memory"))
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess((), 1, "", "no memory"))
     with pytest.raises(SawlogError, match="could not be made: no memory"):
         jvm.make_archive()
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess((), 0, "", ""))
+    (tmp_path / "staged").unlink(missing_ok=True)
+    with pytest.raises(SawlogError, match="could not be made: Java has written none"):
+        jvm.make_archive()
+
+
+def test_what_takes_too_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session without the jar, or the archive, is slower; it begins all the same."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(jvm, "_ARCHIVE_SECONDS", 0)
+    with pytest.raises(SawlogError, match="could not be made: it takes longer than 0 s"):
+        jvm.make_archive()
+    monkeypatch.setattr(jar, "_COMPILER_SECONDS", 0)
+    with pytest.raises(SawlogError, match="the jar could not be compiled: it takes longer than 0 s"):
+        jar.make(tmp_path)
 
 
 def make_archive(path: Path) -> subprocess.CompletedProcess[str]:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
@@ -148,6 +149,22 @@ def find_cache() -> Path:
     raise SawlogError(f"no place to keep files: neither {home} nor {tempfile.gettempdir()} can be written")
 
 
+def run_program(command: list[str], seconds: int, failure: str, variables: Mapping[str, str] | None = None) -> None:
+    """Run a program to its end.
+
+    Raises:
+        SawlogError: When it fails, or takes more seconds; begins with `failure`.
+    """
+    try:
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, timeout=seconds, check=False, env=variables
+        )
+    except subprocess.TimeoutExpired:
+        raise SawlogError(f"{failure}: it takes longer than {seconds} s") from None
+    if done.returncode:
+        raise SawlogError(f"{failure}: {(done.stderr or done.stdout).strip()[-2000:]}")
+
+
 def compile_jar(sources: dict[str, str], version: str, jars: str, path: Path) -> None:
     """Compile the module for a version of Spark, and publish the jar as a whole."""
     java = find_java()
@@ -158,9 +175,7 @@ def compile_jar(sources: dict[str, str], version: str, jars: str, path: Path) ->
             Path(work, name).write_text(text)
         command = [java, "-cp", f"{jars}/*", _COMPILER, "-usejavacp", "-d", str(classes)]
         command += [str(Path(work, name)) for name in sorted(sources)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILER_SECONDS, check=False)  # noqa: S603
-        if done.returncode:
-            raise SawlogError(f"the jar could not be compiled: {(done.stderr or done.stdout).strip()[-2000:]}")
+        run_program(command, _COMPILER_SECONDS, "the jar could not be compiled")
         unpublished_jar = Path(work, path.name)
         # Stored, for what compresses differs from one build of Python to the next; wheels compress it.
         with zipfile.ZipFile(unpublished_jar, "w") as jar:

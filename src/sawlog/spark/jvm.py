@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -25,7 +24,7 @@ import pyarrow as pa
 
 import sawlog
 from sawlog.errors import SawlogError
-from sawlog.spark.jar import PACKAGE, find_cache, find_java, find_spark, locate_jar
+from sawlog.spark.jar import PACKAGE, find_cache, find_java, find_spark, locate_jar, run_program
 from sawlog.storage.staging import make_staged_name, sweep, sync_directory, sync_file
 
 _QUIET_FLAGS = "-Xlog:disable -Xlog:all=error:stderr"
@@ -41,6 +40,7 @@ CLASS_PATH = "spark.driver.extraClassPath"
 """Spark's setting for what is first on the class path of the JVM."""
 _ARCHIVE_SECONDS = 600
 """Seconds that making an archive may take, which needs about forty."""
+_FAILURE = "an archive of Spark's classes could not be made"
 
 
 def launch_settings(jar: str | None) -> tuple[dict[str, str], str]:
@@ -91,13 +91,9 @@ def make_archive() -> Path:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", __name__, folder]
         variables = {**os.environ, "SPARK_SUBMIT_OPTS": options, "PYSPARK_PYTHON": sys.executable}
-        done = subprocess.run(  # noqa: S603
-            command, capture_output=True, text=True, timeout=_ARCHIVE_SECONDS, check=False, env=variables
-        )
-    if done.returncode or not os.path.exists(staged):
-        raise SawlogError(
-            f"an archive of Spark's classes could not be made: {(done.stderr or done.stdout).strip()[-2000:]}"
-        )
+        run_program(command, _ARCHIVE_SECONDS, _FAILURE, variables)
+    if not os.path.exists(staged):
+        raise SawlogError(f"{_FAILURE}: Java has written none")
     archive_path = Path(f"{place}_{os.path.getsize(staged)}{_SUFFIX}")
     sync_file(staged)
     os.replace(staged, archive_path)
