@@ -60,6 +60,19 @@ def requests(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     return counts
 
 
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Bytes that are fetched, by file."""
+    counts, fetch = Counter[str](), StoreObject.fetch
+
+    def count_bytes(remote: StoreObject, start: int, end: int) -> memoryview:
+        counts[remote.url] += end - start
+        return fetch(remote, start, end)
+
+    monkeypatch.setattr(StoreObject, "fetch", count_bytes)
+    return counts
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.nightly
@@ -124,7 +137,7 @@ def test_each_small_file_costs_one_request_several_at_a_time(
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("verb", VERBS)
 def test_small_column_files_are_fetched_once_however_few_are_kept(
-    verb: str, root: str, monkeypatch: pytest.MonkeyPatch
+    verb: str, root: str, fetched: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are planned as they are read, not all of them before the first is read."""
     locations, partition = 2 * LOCATIONS_IN_FLIGHT, f"{root}/Intraday/N/T/{{:03}}/2026-11-28/T"
@@ -135,15 +148,26 @@ def test_small_column_files_are_fetched_once_however_few_are_kept(
         for name, data in written.items():
             memory.pipe_file(f"{partition.format(number)}/{name}", data)
     monkeypatch.setattr(flight, "KEPT_BYTES", LOCATIONS_IN_FLIGHT * sum(map(len, written.values())))
-    fetch, fetched = StoreObject.fetch, Counter[str]()
-
-    def counted(remote: StoreObject, start: int, end: int) -> memoryview:
-        fetched[remote.url] += 1
-        return fetch(remote, start, end)
-
-    monkeypatch.setattr(StoreObject, "fetch", counted)
     VERBS[verb](root, "deephaven_table")
-    assert {path for path, count in fetched.items() if count > 1} == set()
+    assert list_fetched_twice(fetched) == []
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("verb", ["info", "read", "verify"])
+def test_files_of_a_database_are_fetched_once(
+    verb: str, root: str, fetched: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read for rows is not checked by itself again, where nothing is wrong with it."""
+    monkeypatch.setattr(flight, "WHOLE_BYTES", 64)
+    monkeypatch.setattr(flight, "_EDGE_BYTES", 0)
+    fsspec.filesystem("memory").put(f"{DATABASE}/", f"{root}/", recursive=True)
+    VERBS[verb](root, "leveldb_database")
+    assert [path for path in list_fetched_twice(fetched) if path.endswith(".log")] == []
+
+
+def list_fetched_twice(fetched: Counter[str]) -> list[str]:
+    """Files of which more bytes were fetched than they have."""
+    return [url for url, count in fetched.items() if count > fsspec.filesystem("memory").size(url)]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -346,12 +346,14 @@ class LogEntries:
         entries: Of each log that has any its path, its range deletions, and its other entries in key order.
         tail: The end of the last log that has an unfinished one.
         has_marks: Whether an operation among them is one that transactions write around others.
+        ledgers: The findings of logs in which nothing is wrong.
     """
 
     reports: _Reports
     entries: list[tuple[str, pa.RecordBatch, pa.RecordBatch]] = field(default_factory=list)
     tail: Tail | None = None
     has_marks: bool = False
+    ledgers: dict[File, Findings] = field(default_factory=dict)
 
 
 @dataclass
@@ -361,12 +363,12 @@ class _UnorderedEntries:
     Attributes:
         entries: All of them.
         reports: The damage of the files, and the end of the logs.
-        ledgers: The findings of tables.
+        ledgers: The findings of tables, and of logs in which nothing is wrong.
     """
 
     entries: MergedEntries
     reports: _Reports
-    ledgers: dict[File, _ForwardingFindings]
+    ledgers: dict[File, Findings]
 
 
 class SharedFiles:
@@ -487,7 +489,7 @@ class KeyRange(Fragment):
                 findings.add_damage(fault)
         is_history = self.scan.view == "all"
         orphan = isinstance(self, Orphan)
-        ledgers: dict[File, _ForwardingFindings] = {}
+        ledgers: dict[File, Findings] = {}
         try:
             if self.version.bytewise:
                 merged = merge_groups(self._open_files(findings, ledgers), self.low, self.high, self.version.pending)
@@ -526,18 +528,18 @@ class KeyRange(Fragment):
     def _read_unordered(self, merge: Callable[..., MergedEntries]) -> _UnorderedEntries:
         """Return all entries, whatever the policy is: others may have another one."""
         reports = _Reports("skip")
-        ledgers: dict[File, _ForwardingFindings] = {}
+        ledgers: dict[File, Findings] = {}
         streams = self._open_files(reports, ledgers)
         report = partial(self._report_ranges, reports)
         entries = merge(streams, self.version.pending, report, self.version.key_order)
         return _UnorderedEntries(entries, reports, ledgers)
 
-    def _open_files(self, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> list[list[Stream]]:
+    def _open_files(self, findings: Findings, ledgers: dict[File, Findings]) -> list[list[Stream]]:
         """Return the logs and tables of the range, newest first."""
         groups = _group_tables(self.tables, disjoint=self.version.bytewise)
         memories: list[RowMemory] = []
         tables = [[self._open_table(table, findings, ledgers, memories) for table in group] for group in groups]
-        return [*([stream] for stream in self._open_logs(findings)), *tables]
+        return [*([stream] for stream in self._open_logs(findings, ledgers)), *tables]
 
     def _report_ranges(self, findings: Findings, path: str, newest: int) -> None:
         """Report a file with range deletions of which the reach is not known: where the MANIFEST names the order."""
@@ -572,7 +574,7 @@ class KeyRange(Fragment):
         self,
         table: LiveTable,
         findings: Findings,
-        ledgers: dict[File, _ForwardingFindings],
+        ledgers: dict[File, Findings],
         memories: list[RowMemory],
     ) -> Stream:
         options = self.version.make_entry_options(self.scan.options)
@@ -615,13 +617,14 @@ class KeyRange(Fragment):
             batches = (insert_addresses(batch, table.blobs, BLOB) for batch in batches)
         return Stream(table.file.path, table.level, table.smallest, batches)
 
-    def _open_logs(self, findings: Findings) -> Iterator[Stream]:
+    def _open_logs(self, findings: Findings, ledgers: dict[File, Findings]) -> Iterator[Stream]:
         read = partial(self.read_logs, findings.on_damage)
         logs = read() if self.shared is None else self.shared.load_logs(read)
         ledger = _ForwardingFindings(findings, owned=not self.low)
         logs.reports.hand_on(ledger)
         if not self.low and logs.tail is not None:
             findings.tail = logs.tail
+        ledgers |= logs.ledgers
         for path, deletions, points in logs.entries:
             yield Stream(path, LOG_LEVEL, b"", iter([deletions, slice_keys(points, self.low, self.high)]))
 
@@ -684,6 +687,8 @@ class KeyRange(Fragment):
             # What is wrong inside of records is found out later than what is wrong around them.
             for damage in sorted(ledger.damages, key=lambda finding: finding.offset):
                 logs.reports.add_damage(damage)
+            if ledger.is_clean and transactions is None and replay is None:
+                logs.ledgers[file] = ledger
             if ledger.tail is not None and ledger.tail.unfinished and not parts.has_next(file):
                 logs.tail = ledger.tail.of(file.path)
             if batches:
