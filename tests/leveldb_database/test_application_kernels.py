@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import warnings
 from collections.abc import Sequence
@@ -29,7 +30,15 @@ from sawlog.leveldb.applications.indexed_db_layout import KeyPrefix
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.view import Entries, Entry, Home, UnknownBytesError, put_rows
 from sawlog.storage import Storage
-from tests.leveldb_database.support import APPLICATION_PATHS, BEDROCK_ENTRIES, COINS, OBFUSCATION_KEY, TXID, key_of
+from tests.leveldb_database.support import (
+    APPLICATION_PATHS,
+    BEDROCK_ENTRIES,
+    COINS,
+    OBFUSCATION_KEY,
+    TXID,
+    key_of,
+    named_block,
+)
 
 from . import test_chromium_services, test_chromium_sites, test_cometbft
 from .support import GENESIS, pickled
@@ -269,6 +278,17 @@ WORLD = st.one_of(
 @given(st.lists(WORLD | draw_changed_entry(WORLD), max_size=5))
 def test_worlds_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
     find_plain_entries("bedrock", entries)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 5, 6, 8])
+def test_blocks_of_all_kinds_are_counted(bits: int) -> None:
+    rng, each = random.Random(bits), 32 // bits
+    numbers = [rng.randrange(1 << bits) for _ in range(4096)]
+    words = [numbers[first : first + each] for first in range(0, 4096, each)]
+    layer = b"".join(struct.pack("<I", sum(n << bits * i for i, n in enumerate(word))) for word in words)
+    palette = struct.pack("<I", 1 << bits) + b"".join(named_block(f"block {number}") for number in range(1 << bits))
+    value = b"\x09\1\xfc" + bytes([bits << 1]) + layer + palette
+    assert find_plain_entries("bedrock", [(key_of(25, -3, 47, subchunk=-4), value)]) == [True]
 
 
 def test_most_entries_of_a_world_are_left_to_the_kernels() -> None:

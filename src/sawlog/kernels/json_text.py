@@ -90,6 +90,13 @@ def _drop_zeros(word: Any) -> Any:
 
 
 @inlined
+def _put_pair(out: Any, pos: Any, value: Any) -> Any:
+    """Write two digits; return the position after them."""
+    store_u16(out, pos, _PAIRS[value])
+    return pos + _TWO
+
+
+@inlined
 def put_unsigned(out: Any, pos: Any, value: Any) -> Any:
     """Write a uint64 in decimal, eight digits at a time; return the position after it."""
     if value < _EIGHT_DIGITS:
@@ -256,17 +263,18 @@ def put_timestamp(out: Any, pos: Any, micros: Any) -> Any:
     seconds = day_micros // np.uint64(1_000_000)
     fraction = day_micros % np.uint64(1_000_000)
     out[pos] = 34
-    pos = put_digits(out, pos + _ONE, np.uint64(year), _FOUR)
+    pos = _put_pair(out, pos + _ONE, np.uint64(year) // _HUNDRED)
+    pos = _put_pair(out, pos, np.uint64(year) % _HUNDRED)
     out[pos] = 45
-    pos = put_digits(out, pos + _ONE, np.uint64(month), _TWO)
+    pos = _put_pair(out, pos + _ONE, np.uint64(month))
     out[pos] = 45
-    pos = put_digits(out, pos + _ONE, np.uint64(day), _TWO)
+    pos = _put_pair(out, pos + _ONE, np.uint64(day))
     out[pos] = 84
-    pos = put_digits(out, pos + _ONE, seconds // np.uint64(3600), _TWO)
+    pos = _put_pair(out, pos + _ONE, seconds // np.uint64(3600))
     out[pos] = 58
-    pos = put_digits(out, pos + _ONE, seconds // np.uint64(60) % np.uint64(60), _TWO)
+    pos = _put_pair(out, pos + _ONE, seconds // np.uint64(60) % np.uint64(60))
     out[pos] = 58
-    pos = put_digits(out, pos + _ONE, seconds % np.uint64(60), _TWO)
+    pos = _put_pair(out, pos + _ONE, seconds % np.uint64(60))
     if fraction > 0:
         out[pos] = 46
         pos = put_digits(out, pos + _ONE, fraction, _SIX)

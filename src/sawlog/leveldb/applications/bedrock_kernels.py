@@ -15,7 +15,7 @@ from sawlog.kernels.doubles import put_double, widen_bits
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.json_text import put_integer, put_string, put_text
 from sawlog.kernels.memory import are_bytes_equal, load_u16, load_u32, load_u64
-from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _TWO, _ZERO
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _THREE, _TWO, _ZERO
 from sawlog.kernels.signature import Array, OutBytes, OutInt32s, OutInt64s
 from sawlog.kernels.text import find_utf8_end, make_text, put_hex
 from sawlog.leveldb.applications import bedrock_layout as layout
@@ -116,6 +116,8 @@ _SHORTEST, _LONGEST = np.uint64(min(layout.CHUNK_SIZES)), np.uint64(max(layout.C
 _BLOCKS = layout.BLOCKS
 _IS_WIDTH = np.zeros(128, np.uint8)
 _IS_WIDTH[list(layout.BLOCK_BITS)] = 1
+_PAIRED_BITS = 5
+"""Up to so many bits for each block, its words have even numbers of blocks, and few pairs are different."""
 
 
 _VERSION_TEXT = make_text(b'{"version":')
@@ -313,13 +315,19 @@ def _put_roots(data: Any, pos: Any, end: Any, rendered: Any, scratch: Any, state
 
 @inlined
 def _count_blocks(data: Any, pos: Any, bits: Any, counts: Any) -> Any:
-    """Count the numbers of a layer's blocks; return the highest number."""
-    for i in range(1 << bits):
-        counts[i] = 0
+    """Count how often each number is among the indices of blocks; return the highest that is.
+
+    Few bits are counted by pairs, and every other pair in a table of its own: to add to a count takes longest right
+    after it was added to.
+    """
     each = layout.WORD_BITS // bits
-    mask = np.uint64((1 << bits) - 1)
-    highest = _ZERO
-    step = np.uint64(bits)
+    paired = np.int64(1 if bits <= _PAIRED_BITS else 0)
+    step = np.uint64(bits << paired)
+    size = _ONE << step
+    mask = size - _ONE
+    numbers = _ONE << np.uint64(bits)
+    for i in range(size * (_THREE if paired else _ONE)):
+        counts[i] = 0
     remaining = _BLOCKS
     while remaining > 0:
         word = load_u32(data, pos)
@@ -331,11 +339,23 @@ def _count_blocks(data: Any, pos: Any, bits: Any, counts: Any) -> Any:
             pos += _FOUR
             remaining -= each
             weight += 1
-        for _ in range(many):
-            number = word & mask
+        table = _ZERO
+        for _ in range(many >> paired):
+            counts[table + (word & mask)] += weight
             word >>= step
-            counts[number] += weight
-            highest = max(highest, number)
+            if paired:
+                table ^= size
+    if paired:
+        sums = _TWO * size
+        for i in range(size):
+            count = counts[i] + counts[size + i]
+            counts[sums + (i & (numbers - _ONE))] += count
+            counts[sums + (i >> np.uint64(bits))] += count
+        for i in range(numbers):
+            counts[i] = counts[sums + i]
+    highest = numbers - _ONE
+    while counts[highest] == 0:
+        highest -= _ONE
     return highest
 
 

@@ -353,7 +353,7 @@ class ServiceWorker(view.ApplicationView):
             "version_id": call_function("coalesce", *version_ids),
             "resource_id": stored.make_integers("resource_id"),
             "name": stored.make_texts("name"),
-            **{name: rendered.make_texts(name) for name in ("scope", "url")},
+            **rendered.make_text_columns("scope", "url"),
             "size": rendered.make_integers("size"),
             "time": convert_times(rendered.select_numbers("time"), rendered.are_there("time"), 1, epochs),
             "script_time": convert_times(rendered.select_numbers("script_time"), rendered.are_there("script_time")),
@@ -477,9 +477,9 @@ class Notifications(view.ApplicationView):
         rendered = _SHOWN.render(values, stored.roots)
         columns = {
             "kind": stored.kinds,
-            **{name: stored.make_texts(name) for name in ("origin", "notification_id")},
+            **stored.make_text_columns("origin", "notification_id"),
             "registration_id": rendered.make_integers("registration_id"),
-            **{name: rendered.make_texts(name) for name in ("title", "body", "tag")},
+            **rendered.make_text_columns("title", "body", "tag"),
             **{
                 name: convert_times(rendered.select_numbers(name), rendered.are_there(name))
                 for name in ("time", "timestamp")

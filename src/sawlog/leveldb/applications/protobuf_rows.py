@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,8 @@ from sawlog.arrow import Column, call_function, compute_offsets, make_array, mak
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import are_bytes_equal
 from sawlog.kernels.numbers import _ONE, _ZERO
-from sawlog.kernels.signature import Bytes, Int64, Int64s, OutBytes, OutInt32s, OutInt64s
-from sawlog.kernels.vector import copy_short
+from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt32s, OutInt64s
+from sawlog.kernels.vector import SLACK, copy_short
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.script_values import to_json
@@ -86,6 +86,23 @@ class Captured:
     def make_texts(self, name: str) -> pa.Array:
         """Return texts as a column, null where there is none."""
         return take_texts(self.find_texts(name))
+
+    def make_text_columns(self, *names: str) -> dict[str, pa.Array]:
+        """Return `make_texts` of several names: what is next to each other in values is copied one after the other."""
+        measured = [_measure_texts(self.find_texts(name)) for name in names]
+        rows, bounds = self.captures.lengths.shape[1], compute_offsets([size + SLACK for _, size in measured])
+        out, pos = Column(np.uint8, int(bounds[-1])), bounds[:-1].copy()
+        ends = np.empty((len(names), rows + 1), np.int32)
+        validity = np.zeros((len(names), (rows + 7) // 8), np.uint8)
+        places = np.array([self._places[name] for name in names])
+        _copy_columns(self._data, self.captures, places, pos, out.values, ends, validity)
+        buffer = out.take(int(bounds[-1]))
+        columns = {}
+        for i, (name, (count, size)) in enumerate(zip(names, measured, strict=True)):
+            text_buffers = [pa.py_buffer(ends[i]), buffer.slice(int(bounds[i]), size)]
+            bitmap = pa.py_buffer(validity[i]) if count < rows else None
+            columns[name] = pa.Array.from_buffers(pa.string(), rows, [bitmap, *text_buffers], rows - count)
+        return columns
 
 
 def find_texts(column: pa.Array, are_there: NDArray[np.bool_] | None = None) -> k.Texts:
@@ -159,6 +176,41 @@ def _combine_texts(
             validity[row >> 3] = bits
             bits = np.uint8(0)
     return missing
+
+
+@kernel
+def _copy_columns(
+    data: Bytes,
+    captures: k.Captures,
+    places: Int64s,
+    pos: OutInt64s,
+    out: OutBytes,
+    ends: Annotated[Any, Array(np.int32, 2, writable=True)],
+    validity: Annotated[Any, Array(np.uint8, 2, writable=True)],
+) -> None:
+    """Copy texts of several columns, row by row.
+
+    Args:
+        data: uint8.
+        captures: `Captures`.
+        places: int64, by column: its place among them.
+        pos: int64, by column: where in `out` its texts begin; then where they end. `SLACK` bytes come after them.
+        out: uint8, with room for all.
+        ends: int32, by column and row, `ends[i, row + 1]` becomes the end of a text after the first one's beginning.
+        validity: uint8, by column: a bit for each text that is there, others are 0.
+    """
+    count = len(places)
+    for i in range(count):
+        ends[i, 0] = 0
+    for row in range(captures.lengths.shape[1]):
+        for i in range(count):
+            length, end = captures.lengths[places[i], row], ends[i, row]
+            if length >= 0:
+                copy_short(out, np.uint64(pos[i]), data, np.uint64(captures.words[places[i], row]), np.uint64(length))
+                pos[i] += length
+                end += length
+                validity[i, row >> 3] |= np.uint8(1 << (row & 7))
+            ends[i, row + 1] = end
 
 
 @kernel
@@ -265,7 +317,11 @@ class KeyRows(Captured):
 
     def are_of(self, kind: str) -> NDArray[np.bool_]:
         """Return which keys are of a kind."""
-        return np.array([name == kind for name in self._keys.kinds])[self.patterns]
+        are_of = np.zeros(len(self.patterns), np.bool_)
+        for pattern, name in enumerate(self._keys.kinds):
+            if name == kind:
+                are_of |= self.patterns == pattern
+        return are_of
 
 
 class KeyPatterns:

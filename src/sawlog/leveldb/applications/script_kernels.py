@@ -25,6 +25,7 @@ from sawlog.kernels.memory import are_bytes_equal, load_u64
 from sawlog.kernels.numbers import _EIGHT, _FIVE, _ONE, _THREE, _TWO, _U32, _ZERO
 from sawlog.kernels.protobuf import read_varint
 from sawlog.kernels.text import make_text
+from sawlog.kernels.vector import copy_32
 from sawlog.leveldb.applications import indexed_db_layout as layout
 
 LEVEL = make_record_type("kind", "length", "remaining", "items", "names")
@@ -45,11 +46,11 @@ _LITERALS = {
     layout.NULL_TAG: "null",
     layout.UNDEFINED_TAG: '{"$undefined":true}',
 }
-_LITERAL_TEXTS = np.zeros((256, max(map(len, _LITERALS.values()))), np.uint8)
-_LITERAL_SIZES = np.zeros(256, np.int64)
+_LITERAL_TEXTS = np.zeros(256 << 5, np.uint8)
+_LITERAL_SIZES = np.zeros(256, np.uint64)
 for _tag, _literal in _LITERALS.items():
     _LITERAL_SIZES[_tag] = len(_literal)
-    _LITERAL_TEXTS[_tag, : len(_literal)] = list(_literal.encode())
+    _LITERAL_TEXTS[_tag << 5 : (_tag << 5) + len(_literal)] = list(_literal.encode())
 NULL_TEXT = make_text(b"null")
 _DATE_TEXT, BYTES_TEXT = map(make_text, (b'{"$date":', b'{"$bytes":'))
 _SLACK = np.uint64(128)
@@ -167,9 +168,9 @@ def _put_scalar(data: Any, pos: Any, end: Any, tag: Any, texts: Any, state: Any)
         bits = load_u64(data, pos)
         is_plain = put_date(bits, texts, state) if tag == layout.DATE_TAG else put_double(bits, texts, state)
         return pos + _EIGHT if is_plain else _ZERO
-    for i in range(_LITERAL_SIZES[tag]):
-        put_byte(texts, state, _LITERAL_TEXTS[tag, i])
-    return pos if _LITERAL_SIZES[tag] > 0 else _ZERO
+    copy_32(out, state.position, _LITERAL_TEXTS, np.uint64(tag) << _FIVE)
+    state.position += _LITERAL_SIZES[tag]
+    return pos if _LITERAL_SIZES[tag] > _ZERO else _ZERO
 
 
 @inlined
