@@ -1,14 +1,14 @@
 """Many files: processor time of one thread for each of 1,000 files and for each of 100,000, which ought to be the same.
 
 `python -m benchmarks.many_files`, or with two other numbers. Files are of 100 rows, copies of one, in directories.
-Every number is of a process of its own, which has done the same with a tenth of the smaller number before; what that
-takes is the constant that is subtracted. Of three processes with few files the middle one counts.
+Every number is of a process of its own. It does the same with a tenth of the smaller number before; what that takes is
+the constant that is subtracted. Few files are measured before and after many: the speed of a machine may change.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,7 +29,7 @@ from sawlog.spark.reader import make_reader, read_schema
 
 COUNTS = (1000, 100_000)
 TIMES = 3
-"""How often few files are measured."""
+"""How often few files are measured, before and after many."""
 DIRECTORY_FILES = 1000
 """In each directory, or so many directories."""
 FOLLOWED = ("leveldb_log", "deephaven_log", "filodb_record")
@@ -85,20 +85,28 @@ def make_files(name: str, folder: Path, count: int) -> int:
     return units * len(contents)
 
 
-def measure_here(verb: str, name: str, paths: Sequence[Path]) -> list[float]:
-    """Do the same with each folder in turn; how many seconds of processor time each takes."""
+def measure_here(verb: str, name: str, folders: Sequence[Path], counts: Sequence[int]) -> list[float]:
+    """Measure a folder of each size; how many seconds of processor time a file takes, of few and of many."""
     warnings.simplefilter("ignore")
-    seconds = []
-    for path in (paths[0], *paths):  # the first one imports
-        start = time.process_time()
-        VERBS[verb](str(path), name)
-        seconds.append(time.process_time() - start)
-    return seconds[1:]
+    run(verb, name, folders[0])  # which imports
+    constant = run(verb, name, folders[0])
+    before = [run(verb, name, folders[1]) for _ in range(TIMES)]
+    many = run(verb, name, folders[2])
+    after = [run(verb, name, folders[1]) for _ in range(TIMES)]
+    times = (constant, statistics.mean(before + after), many)
+    return [(time - constant) / (count - counts[0]) for time, count in zip(times[1:], counts[1:], strict=True)]
 
 
-def measure_apart(verb: str, name: str, paths: Sequence[Path]) -> list[float]:
+def run(verb: str, name: str, folder: Path) -> float:
+    """Do the work; how many seconds of processor time it takes."""
+    start = time.process_time()
+    VERBS[verb](str(folder), name)
+    return time.process_time() - start
+
+
+def measure_apart(verb: str, name: str, folders: Sequence[Path], counts: Sequence[int]) -> list[float]:
     """Measure in another process."""
-    command = [sys.executable, "-m", "benchmarks.many_files", verb, name, *map(str, paths)]
+    command = [sys.executable, "-m", "benchmarks.many_files", verb, name, *map(str, folders), *map(str, counts)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
     return [float(number) for number in json.loads(done.stdout.splitlines()[-1])]
 
@@ -110,25 +118,20 @@ def list_verbs(name: str) -> list[str]:
 
 def main() -> None:
     if len(sys.argv) > 3:
-        print(json.dumps(measure_here(sys.argv[1], sys.argv[2], [Path(path) for path in sys.argv[3:]])))
+        verb, name, *numbers = sys.argv[1:]
+        print(json.dumps(measure_here(verb, name, list(map(Path, numbers[:3])), list(map(int, numbers[3:])))))
         return
     few, many = map(int, sys.argv[1:] or COUNTS)
     print("|", " | ".join(["microseconds for each file", *VERBS]), "|")
     print("|", " | ".join(["---", *["---:" for _ in VERBS]]), "|", flush=True)
     for name in [*samples(ROWS), "leveldb_database"]:
         cells = dict.fromkeys(VERBS, "")
-        with tempfile.TemporaryDirectory(dir=os.environ.get("SAWLOG_BENCH_DIR")) as place:
+        with tempfile.TemporaryDirectory() as place:
             folders = [Path(place, str(count)) for count in (few // 10, few, many)]
             counts = [make_files(name, folder, int(folder.name)) for folder in folders]
             for verb in list_verbs(name):
-                times = [
-                    sorted(
-                        (after - before) / (count - counts[0]) * 1e6
-                        for before, after in (measure_apart(verb, name, [folders[0], folder]) for _ in range(repeat))
-                    )[repeat // 2]
-                    for folder, count, repeat in zip(folders[1:], counts[1:], (TIMES, 1), strict=True)
-                ]
-                cells[verb] = f"{times[0]:.0f}, {times[1]:.0f}: {times[1] / times[0]:.2f}"
+                times = measure_apart(verb, name, folders, counts)
+                cells[verb] = f"{times[0] * 1e6:.0f}, {times[1] * 1e6:.0f}: {times[1] / times[0]:.2f}"
         print("|", " | ".join([name, *cells.values()]), "|", flush=True)
 
 
