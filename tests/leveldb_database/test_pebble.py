@@ -16,6 +16,7 @@ from sawlog.format.capabilities import find_field_parser
 from sawlog.format.damage import Findings
 from sawlog.testing.outcome import list_places
 from tests.bytes import mask_crc
+from tests.leveldb_database.mutators import with_ranges
 from tests.leveldb_database.support import read_pebble_answers, read_pebble_live
 from tests.unit_of_loss import assert_lost_by_unit
 
@@ -69,6 +70,25 @@ def test_what_is_wrong_with_a_table_of_several_parts_is_told_once(name: str, tmp
                         checked
                     )
         table.write_bytes(data)
+
+
+@pytest.mark.parametrize("first", [b"user/000018", b"user/000059", b""])
+@pytest.mark.parametrize("byte", [20, -20])
+def test_parts_of_a_file_from_the_same_key_tell_once_what_is_wrong(first: bytes, byte: int, tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "24-plain", tmp_path / "db")
+    manifest, table = tmp_path / "db" / "MANIFEST-000001", tmp_path / "db" / "000011.sst"
+    manifest.write_bytes(with_ranges(manifest.read_bytes(), {12: (first, first), 13: (first, b"user/000059")}))
+    data = bytearray(table.read_bytes())
+    data[byte] ^= 0x10
+    table.write_bytes(data)
+    dataset = sawlog.open(tmp_path / "db", format="leveldb_database", on_damage="skip")
+    checked = [damage for report in dataset.verify(every=True) for damage in report.damages]
+    for size in (None, 500):
+        ledgers = [Findings("skip", drained=True) for _ in dataset.fragments(size)]
+        for fragment, ledger in zip(dataset.fragments(size), ledgers, strict=True):
+            list(fragment.to_batches(ledger))
+        damages = [damage for ledger in ledgers for damage in ledger.damages]
+        assert sorted(list_places(damages)) == sorted(list_places(checked))
 
 
 def test_a_damaged_block_of_values_costs_its_entries(tmp_path: Path) -> None:

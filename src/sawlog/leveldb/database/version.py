@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -708,22 +707,17 @@ def _split_shared_tables(tables: Sequence[LiveTable]) -> list[LiveTable]:
 
     Where a part is a virtual table, each reads all of the file, and the first one answers for it.
     """
-    begins: dict[str, list[bytes]] = {}
-    virtual: dict[str, LiveTable] = {}
-    for part in sorted((table for table in tables if table.part), key=lambda table: table.smallest):
-        begins.setdefault(part.file.path, []).append(part.smallest)
-        if part.virtual is not None:
-            virtual.setdefault(part.file.path, part)
-    reported_tables = []
-    for table in tables:
-        keys = begins.get(table.file.path, [])
-        part_index = bisect_left(keys, table.smallest)
-        reported = (
-            (keys[part_index] if part_index else b"", keys[part_index + 1] if part_index + 1 < len(keys) else None)
-            if table.part
-            else table.reported
-        )
-        if table.file.path in virtual:
-            reported = (b"", None) if virtual[table.file.path] is table else (_NOWHERE, _NOWHERE)
-        reported_tables.append(replace(table, reported=reported))
-    return reported_tables
+    parts: dict[str, list[int]] = {}
+    for number in sorted(range(len(tables)), key=lambda number: tables[number].smallest):
+        if tables[number].part:
+            parts.setdefault(tables[number].file.path, []).append(number)
+    reported = [table.reported for table in tables]
+    for numbers in parts.values():
+        # Only the first one answers for the file as such. The keys of two may begin with the same one.
+        firsts = [b"", *(max(tables[number].smallest, b"\0") for number in numbers[1:])]
+        virtual = next((number for number in numbers if tables[number].virtual is not None), None)
+        for number, first, after in zip(numbers, firsts, [*firsts[1:], None], strict=True):
+            reported[number] = first, after
+            if virtual is not None:
+                reported[number] = (b"", None) if number == virtual else (_NOWHERE, _NOWHERE)
+    return [replace(table, reported=keys) for table, keys in zip(tables, reported, strict=True)]
