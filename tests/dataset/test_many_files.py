@@ -230,7 +230,7 @@ CALLS = {
 OPENS = {
     "leveldb_log": 1,
     "leveldb_table": 1,
-    "deephaven_log": 3,
+    "deephaven_log": 2,
     "deephaven_table": 2,
     "filodb_record": 2,
     "milvus_binlog": 1,

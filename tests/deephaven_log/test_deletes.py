@@ -73,7 +73,7 @@ def test_a_log_without_deletions_is_walked_once(tmp_path: Path, work: Work):
     assert sawlog.read(path, filters=[("N", ">", 1)]).num_rows == 2
     assert work.take() == (0, 0, 1)
     assert sum(batch.num_rows for batch in dataset.to_batches()) == 4
-    assert work.take() == (1, 0, 1)
+    assert work.take() == (0, 0, 1), "a small log is searched when its header is read"
 
 
 def test_threads_begin_before_a_log_is_cut(tmp_path: Path, monkeypatch):
@@ -101,9 +101,9 @@ def test_a_log_with_deletions_is_read_again(tmp_path: Path, work: Work):
         (tmp_path / f"Ns.T.System.a.2024-01-01.bin.2024-01-01.0{number}0000.000+0000").write_bytes(make(flags))
     dataset = sawlog.open(tmp_path)
     assert dataset.to_table().num_rows == 0
-    assert work.take() == (3, 2, 4)
+    assert work.take() == (2, 2, 4)
     assert dataset.count_rows() == 0
-    assert work.take() == (3, 2, 4)
+    assert work.take() == (2, 2, 4)
 
 
 def test_what_only_looks_like_a_deletion_is_told_apart_by_a_walk(tmp_path: Path, work: Work):

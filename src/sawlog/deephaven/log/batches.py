@@ -156,6 +156,11 @@ class RowBatch:
         self._arrange()
         self._allocate()
 
+    @property
+    def is_judging(self) -> bool:
+        """Whether there are values that are looked at once they are gathered."""
+        return bool(self._judged)
+
     def _arrange(self) -> None:
         """Give every column its place in arena and scratch."""
         values, bodies = self.columns["values"], self.columns["body"]

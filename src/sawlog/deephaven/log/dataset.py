@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import make_constant
@@ -26,6 +27,7 @@ from sawlog.deephaven.log.fragments import (
     make_log_range,
 )
 from sawlog.deephaven.log.header import Header, IncompleteHeaderError, measure_header, read_header
+from sawlog.deephaven.log.kernels.scan import may_delete
 from sawlog.deephaven.log.names import LogName, order_key, parse_name
 from sawlog.deephaven.log.options import ReadOptions
 from sawlog.deephaven.log.plan import NO_CUTS, CutLayout, find_cut, find_cuts, recall, scan, walk_stretch
@@ -67,7 +69,7 @@ _GROWTH_FACTOR = 4
 
 @dataclass(frozen=True, slots=True)
 class BinaryLog:
-    """File of a dataset: its name's parts, its header, or why it has none."""
+    """File of a dataset: its name's parts, its header, or why it has none; whether that was seen to delete nothing."""
 
     file: File
     name: LogName
@@ -75,6 +77,7 @@ class BinaryLog:
     reason: str = ""
     incomplete: bool = False
     newer: Damage | None = None
+    deletes_nothing: bool = False
 
     @property
     def partition(self) -> tuple[str, ...]:
@@ -84,7 +87,16 @@ class BinaryLog:
 
 
 def open_log(file: File, options: ReadOptions, storage: Storage, headers: dict[bytes, Header] | None = None) -> Header:
-    """Return the header of a file; those that begin with the same bytes share one of `headers`.
+    """Return the header of a file; arguments and errors are those of `_read_head`."""
+    return _read_head(file, options, storage, headers)[0]
+
+
+def _read_head(
+    file: File, options: ReadOptions, storage: Storage, headers: dict[bytes, Header] | None = None
+) -> tuple[Header, bytes]:
+    """Return the header of a file, and the bytes that were read for it, none if an index knows it.
+
+    Files that begin with the same bytes share one of `headers`.
 
     Raises:
         IncompleteHeaderError: When the file ends inside the header.
@@ -101,10 +113,11 @@ def open_log(file: File, options: ReadOptions, storage: Storage, headers: dict[b
 
     if (head := find_answer(storage, file, HEADER)) is not None:
         with suppress(FormatError):  # an index is not believed when it says that a file is bad
-            return parse_head(head)
-    header = parse_head(storage.read(file, 0, min(PROBE_BYTES, file.size)))
+            return parse_head(head), b""
+    head = storage.read(file, 0, min(PROBE_BYTES, file.size))
+    header = parse_head(head)
     note_answer(storage, file, HEADER, header.raw)
-    return header
+    return header, head
 
 
 class DeephavenLogContents(Contents):
@@ -418,7 +431,7 @@ class DeephavenLogContents(Contents):
 
     def _open(self, file: File, name: LogName, scan: Scan, headers: dict[bytes, Header], *, single: bool) -> BinaryLog:
         try:
-            header = open_log(file, self._options, scan.storage, headers)
+            header, head = _read_head(file, self._options, scan.storage, headers)
         except FormatError as error:
             incomplete = isinstance(error, IncompleteHeaderError)
             if single or not (incomplete or scan.on_damage == "skip"):
@@ -428,7 +441,9 @@ class DeephavenLogContents(Contents):
         for note in header.notes:
             if header.digest or scan.on_damage == "fail" or note != header.notes[0]:
                 warn(f"{file.path}: {note}", DamageWarning)
-        return BinaryLog(file, name, header)
+        is_whole = self._options.deletes == "apply" and len(head) == file.size
+        deletes_nothing = is_whole and not may_delete(np.frombuffer(head, np.uint8, offset=header.size))
+        return BinaryLog(file, name, header, deletes_nothing=deletes_nothing)
 
     def _parse_file_name(self, file: File, *, single: bool) -> LogName | None:
         """Return what is known of a file, by its name and by the options; None when it is not asked for."""
@@ -462,6 +477,8 @@ class DeephavenLogContents(Contents):
         if log.header is None:
             return NO_CUTS
         distance = _compute_distance(log.file.size - log.header.size, task_bytes)
+        if distance is None and log.deletes_nothing:
+            return CutLayout()
         known_layout = self._recall_layout(log, log.header, task_bytes)
         if known_layout is not None:
             return known_layout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,14 +15,17 @@ from numpy.typing import NDArray
 from sawlog.arrow import make_array, make_fixed_array
 from sawlog.chain.walk import Span
 from sawlog.deephaven.log import layout
+from sawlog.deephaven.log.batches import RowBatch
+from sawlog.deephaven.log.counting import LogCounter
 from sawlog.deephaven.log.header import Header
 from sawlog.deephaven.log.layout import BinaryLogDamageKind, Flag
 from sawlog.deephaven.log.walk import Entries, RowWalk
 from sawlog.deephaven.text import make_utf8_array
 from sawlog.errors import ChangedError
-from sawlog.format.contract import Fragment, Projection, Scan, assemble
+from sawlog.format.contract import PROBE_BYTES, Fragment, Projection, Scan, assemble
 from sawlog.format.damage import Damage, Findings, Tail, TailStatus
 from sawlog.storage import File, Source, Storage
+from sawlog.storage.names import is_remote
 
 ENTRIES_SCHEMA = pa.schema(
     [
@@ -44,6 +48,8 @@ COMMANDS_SCHEMA = pa.schema(
 )
 """Schema of the view `commands`: one row per non-row record; `command_id` is null for records that are no commands."""
 
+_recent = threading.local()
+"""Of each thread: `kind`, how the last log was counted, and its header; `counter`, which counts more of that kind."""
 _KINDS = {0: "row", 1: "first", 2: "last", 3: "single"}
 
 
@@ -90,8 +96,6 @@ class LogFragment(Fragment):
 
     def make_entries(self, source: Source) -> Entries:
         """Return what a walk over the range goes by."""
-        from sawlog.deephaven.log.walk import Entries
-
         return Entries(Span(self.file, self.start, self.end), source, self.header, self.scan.options)
 
 
@@ -103,22 +107,41 @@ class RowRange(LogFragment):
         with closing(self.open_source()) as source:
             yield from self.walk(source, schema, findings).read_batches()
 
+    def scan_into(self, findings: Findings) -> Findings:
+        counter = self._find_counter(findings)
+        is_counted = counter is not None and counter.count_into(self.file, findings)
+        return findings if is_counted else super().scan_into(findings)
+
+    def _find_counter(self, findings: Findings) -> LogCounter | None:
+        """Return what counts small logs of this header, near and whole, of which no row was deleted by another one.
+
+        There is none for the first of them: it would take as long as a walk.
+        """
+        is_whole = self.start == self.header.size and self.end == self.file.size > self.start
+        if not is_whole or self.end > PROBE_BYTES or self.live_from or findings.drained or is_remote(self.path):
+            return None
+        header, scan, on_damage = getattr(_recent, "kind", (None, None, ""))
+        if header is not self.header or scan is not self.scan or on_damage != findings.on_damage:
+            _recent.kind, _recent.counter = (self.header, self.scan, findings.on_damage), None
+        elif _recent.counter is None:
+            batch = self._make_batch(pa.schema([]), PROBE_BYTES)
+            with closing(self.open_source()) as source:
+                _recent.counter = LogCounter(self._walk_into(batch, source, findings), batch, self.scan.storage)
+        counter: LogCounter | None = _recent.counter
+        return counter
+
     def walk(self, source: Source, schema: pa.Schema, findings: Findings) -> RowWalk:
         """Return a pass over the range as the options ask for it."""
-        from sawlog.deephaven.log.batches import RowBatch
-        from sawlog.deephaven.log.walk import RowWalk
+        return self._walk_into(self._make_batch(schema, self.end - self.start), source, findings)
 
-        options = self.scan.options
-        batch = RowBatch(
-            self.header,
-            schema,
-            self.path,
-            self.partition,
-            self.end - self.start,
-            sentinels=options.sentinels_as_null,
-            strict=options.strict,
-        )
+    def _walk_into(self, batch: RowBatch, source: Source, findings: Findings) -> RowWalk:
         return RowWalk(self.make_entries(source), findings, batch, self.live_from, optimistic=self.optimistic)
+
+    def _make_batch(self, schema: pa.Schema, span: int) -> RowBatch:
+        """Return buffers for the rows of so many bytes."""
+        options = self.scan.options
+        facts = (self.header, schema, self.path, self.partition, span)
+        return RowBatch(*facts, sentinels=options.sentinels_as_null, strict=options.strict)
 
 
 def make_log_range(file: File, header: Header, options: Any, storage: Storage) -> RowRange:

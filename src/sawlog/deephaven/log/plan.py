@@ -22,6 +22,7 @@ from typing import Any
 from sawlog.chain.walk import Span
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.header import Header
+from sawlog.deephaven.log.kernels.scan import MARK_BYTES, may_delete
 from sawlog.deephaven.log.walk import CutWalk
 from sawlog.format.contract import PROBE_BYTES, Scan
 from sawlog.storage import File, Source
@@ -206,8 +207,6 @@ def walk_stretch(
 
 def may_hold_delete(source: Source, start: int, end: int) -> bool:
     """Return whether a range may hold a DELETE_PARTITION: whether it has the bytes that mark one, a fast search."""
-    from sawlog.deephaven.log.kernels.scan import MARK_BYTES, may_delete
-
     searched_to = start
     while searched_to < end:
         begin = max(start, searched_to - MARK_BYTES + 1)
