@@ -485,23 +485,15 @@ def _put_name(declared: Any, field: Any, has_comma: Any, out: Any, pos: Any) -> 
 
 @always_inlined
 def _put_quick_fields(
-    data: Any,
-    pos: Any,
-    end: Any,
-    node: Any,
-    number: Any,
-    row: Any,
-    declared: Any,
-    rendered: Any,
-    out_pos: Any,
-    state: Any,
+    data: Any, pos: Any, end: Any, numbers: Any, row: Any, declared: Any, rendered: Any, state: Any
 ) -> Any:
     """Write fields of a message as far as they are numbers and short texts that are declared and come once.
 
     Returns:
         The position after them, the number of the last one, and the position after their text, which is 0 in doubt.
     """
-    out, names, quick = rendered.out, declared.names, declared.quick
+    out, names, quick, out_pos = rendered.out, declared.names, declared.quick, state.position
+    node, number = numbers  # of the message, and of the field before
     before = last_tag = number << _THREE | _SEVEN
     first = out_pos - _ONE
     if number == _ZERO:  # the name of the first field begins with a comma, in the place of a brace
@@ -561,9 +553,8 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
     out_pos = _put_byte(out, state.position, 123)
     while True:
         if out_pos != _ZERO and items == _ZERO:
-            pos, number, out_pos = _put_quick_fields(
-                data, pos, end, node, number, row, declared, rendered, out_pos, state
-            )
+            state.position = out_pos
+            pos, number, out_pos = _put_quick_fields(data, pos, end, (node, number), row, declared, rendered, state)
         if out_pos == _ZERO or not _has_room(out, out_pos, _ZERO, state):
             return _ZERO
         if pos >= end:
@@ -574,8 +565,7 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
                 return out_pos
             depth -= _ONE
             level = scratch.messages[depth]
-            node, field_index, number = level.node, level.field, level.number
-            items, end = level.items, level.end
+            node, field_index, number, items, end = level.node, level.field, level.number, level.items, level.end
             continue
         tag, start, pos = _read_field(data, pos, end)
         if pos == _ZERO or tag >> _THREE < number:
@@ -620,13 +610,10 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
             if depth + _ONE >= np.uint64(len(scratch.messages)):
                 return _ZERO
             level = scratch.messages[depth]
-            level.node, level.field, level.number = node, field_index, number
-            level.items, level.end = items, end
+            level.node, level.field, level.number, level.items, level.end = node, field_index, number, items, end
             depth += _ONE
-            end = pos
-            pos = start
-            number = items = _ZERO
-            node = field.target
+            pos, end = start, pos
+            number, items, node = _ZERO, _ZERO, field.target
             field_index = declared.nodes[node].first
             out_pos = _put_byte(out, out_pos, 123)
             if is_again:
