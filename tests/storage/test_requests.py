@@ -159,7 +159,7 @@ def test_files_of_a_database_are_fetched_once(
 ) -> None:
     """What is read for rows is not checked by itself again, where nothing is wrong with it."""
     monkeypatch.setattr(flight, "WHOLE_BYTES", 64)
-    monkeypatch.setattr(flight, "_EDGE_BYTES", 0)
+    monkeypatch.setattr(flight, "EDGE_BYTES", 0)
     fsspec.filesystem("memory").put(f"{DATABASE}/", f"{root}/", recursive=True)
     VERBS[verb](root, "leveldb_database")
     assert [path for path in list_fetched_twice(fetched) if path.endswith(".log")] == []

@@ -34,7 +34,7 @@ PACKAGE = "org.apache.spark.sql.execution.python.sawlog"
 MANIFEST = "META-INF/MANIFEST.MF"
 """Says for which Spark the jar was made."""
 _COMPILER = "scala.tools.nsc.Main"
-_COMPILER_SECONDS = 600
+COMPILER_SECONDS = 600
 """Seconds that the compiler may take, which needs about fifteen."""
 _STAMP = (1980, 1, 1, 0, 0, 0)
 """Of every entry, so that the same classes make the same jar."""
@@ -175,7 +175,7 @@ def compile_jar(sources: dict[str, str], version: str, jars: str, path: Path) ->
             Path(work, name).write_text(text)
         command = [java, "-cp", f"{jars}/*", _COMPILER, "-usejavacp", "-d", str(classes)]
         command += [str(Path(work, name)) for name in sorted(sources)]
-        run_program(command, _COMPILER_SECONDS, "the jar could not be compiled")
+        run_program(command, COMPILER_SECONDS, "the jar could not be compiled")
         unpublished_jar = Path(work, path.name)
         # Stored, for what compresses differs from one build of Python to the next; wheels compress it.
         with zipfile.ZipFile(unpublished_jar, "w") as jar:

@@ -38,7 +38,7 @@ _SUFFIX = ".jsa"
 _SIGNATURE = re.compile(r"META-INF/[^/]+\.(SF|RSA|DSA|EC)", re.IGNORECASE)
 CLASS_PATH = "spark.driver.extraClassPath"
 """Spark's setting for what is first on the class path of the JVM."""
-_ARCHIVE_SECONDS = 600
+ARCHIVE_SECONDS = 600
 """Seconds that making an archive may take, which needs about forty."""
 _FAILURE = "an archive of Spark's classes could not be made"
 
@@ -91,7 +91,7 @@ def make_archive() -> Path:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", __name__, folder]
         variables = {**os.environ, "SPARK_SUBMIT_OPTS": options, "PYSPARK_PYTHON": sys.executable}
-        run_program(command, _ARCHIVE_SECONDS, _FAILURE, variables)
+        run_program(command, ARCHIVE_SECONDS, _FAILURE, variables)
     if not os.path.exists(staged):
         raise SawlogError(f"{_FAILURE}: Java has written none")
     archive_path = Path(f"{place}_{os.path.getsize(staged)}{_SUFFIX}")

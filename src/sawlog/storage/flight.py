@@ -29,7 +29,7 @@ _MAX_AHEAD_FILES = 128
 """Files that `AHEAD_FILES` may become."""
 WHOLE_BYTES = 160 << 10
 """Files up to this size are fetched whole by the first request, whatever it is for: small column files have 129 KiB."""
-_EDGE_BYTES = 128 << 10
+EDGE_BYTES = 128 << 10
 """Bytes of a range that are kept for those who read the range before it."""
 _TAIL_BYTES = 16 << 10
 """Bytes that are fetched and kept where fewer at the end of a file are asked for: formats look there one by one."""
@@ -284,7 +284,7 @@ class Flight:
             if piece in pieces:
                 pieces.remove(piece)
                 if not piece.answer.cancel() and piece.answer.done() and not piece.answer.exception():
-                    self._keep_edge(remote, piece.start, memoryview(bytes(piece.answer.result()[:_EDGE_BYTES])))
+                    self._keep_edge(remote, piece.start, memoryview(bytes(piece.answer.result()[:EDGE_BYTES])))
             if not pieces:
                 self._pieces.pop(remote.url, None)
 
