@@ -477,11 +477,11 @@ class DeephavenLogContents(Contents):
         if log.header is None:
             return NO_CUTS
         distance = _compute_distance(log.file.size - log.header.size, task_bytes)
-        if distance is None and log.deletes_nothing:
-            return CutLayout()
         known_layout = self._recall_layout(log, log.header, task_bytes)
         if known_layout is not None:
             return known_layout
+        if distance is None and log.deletes_nothing:
+            return CutLayout()
         if distance is not None and self._options.split == "resync":
             return CutLayout(self._resync_cuts(log, log.header, distance))
         if self._applies and not self._optimistic:
