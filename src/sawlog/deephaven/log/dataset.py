@@ -481,7 +481,7 @@ class DeephavenLogContents(Contents):
         if known_layout is not None:
             return known_layout
         if distance is None and log.deletes_nothing:
-            return CutLayout()
+            return NO_CUTS
         if distance is not None and self._options.split == "resync":
             return CutLayout(self._resync_cuts(log, log.header, distance))
         if self._applies and not self._optimistic:

@@ -497,17 +497,17 @@ class MergedEntries:
         k.pick_entries(self._columns, numbers, k.Picked(**{key: column.values for key, column in picked.items()}))
         buffers = {key: column.take(len(column.values)) for key, column in picked.items()}
         parts = {
-            KEY: lambda: [buffers["key_ends"], buffers["keys"]],
-            VALUE: lambda: [
-                buffers["value_ends"],
-                self._gather_values(numbers, picked["value_ends"].values, value_bytes),
-            ],
-            SEQUENCE: lambda: [buffers["sequences"]],
-            OPERATION: lambda: [buffers["codes"]],
-            STAMP: lambda: [pa.py_buffer(self._stamps[numbers])],
+            KEY: [buffers["key_ends"], buffers["keys"]],
+            SEQUENCE: [buffers["sequences"]],
+            OPERATION: [buffers["codes"]],
         }
+        if VALUE in names:
+            values = self._gather_values(numbers, picked["value_ends"].values, value_bytes)
+            parts[VALUE] = [buffers["value_ends"], values]
+        if STAMP in names:
+            parts[STAMP] = [pa.py_buffer(self._stamps[numbers])]
         fields = [STAMPED_SCHEMA.field(name) for name in names]
-        arrays = [pa.Array.from_buffers(field.type, count, [None, *parts[field.name]()]) for field in fields]
+        arrays = [pa.Array.from_buffers(field.type, count, [None, *parts[field.name]]) for field in fields]
         return pa.RecordBatch.from_arrays(arrays, list(names))
 
     def _gather_values(self, numbers: NDArray[np.int64], ends: NDArray[np.int32], size: int) -> pa.Buffer:
