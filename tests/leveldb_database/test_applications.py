@@ -241,7 +241,7 @@ def test_views_that_fit_are_named() -> None:
 def test_options_of_other_views_are_refused() -> None:
     with pytest.raises(sawlog.OptionError, match="history is for views of applications"):
         sawlog.open(APPLICATION_PATHS["local_storage"], view="live", history=True)
-    with pytest.raises(sawlog.OptionError, match="salvage is for the view 'all' and history=true"):
+    with pytest.raises(sawlog.OptionError, match="salvage=orphans is for the view 'all' and history=true"):
         sawlog.open(APPLICATION_PATHS["local_storage"], view="local_storage", salvage="orphans")
     dataset = sawlog.open(APPLICATION_PATHS["local_storage"], view="local_storage", history=True, salvage="orphans")
     assert dataset.schema.names[-4:] == ["live", "file", "level", "orphan"]

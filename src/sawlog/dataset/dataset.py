@@ -220,12 +220,12 @@ class Dataset:
         file_reports = list(self.verify(task_bytes, advance, every=every))
         damaged = {file_report.path: file_report for file_report in file_reports if file_report.damaged}
         files = [file for file in self.files if file.path in damaged]
-        format, reports = self.format, list(damaged.values())
         rows_hint = ""
-        if files and isinstance(format, FindsMoreRows):
-            rows_hint = format.find_more_rows(reports, files, self.scan)
+        if isinstance(self.format, FindsMoreRows):
+            if any(file_report.damaged or file_report.incomplete for file_report in file_reports):
+                rows_hint = self.format.find_more_rows(self.contents, file_reports)
         elif files:
-            rows_hint = find_more_rows(format, reports, files, self.scan)
+            rows_hint = find_more_rows(self.format, list(damaged.values()), files, self.scan)
         return Report(self.format.name, file_reports, self.skipped, rows_hint)
 
     def watch(self, positions: Mapping[str, Any] | None = None, *, poll: float = 1.0) -> Watch:

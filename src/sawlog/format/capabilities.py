@@ -230,10 +230,10 @@ class CountsCharts(Protocol):
 
 @runtime_checkable
 class FindsMoreRows(Protocol):
-    """A format whose damaged files hold rows that another format reads. Used by reports."""
+    """A format that reads more rows of what is damaged or incomplete under other options. Used by reports."""
 
-    def find_more_rows(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
-        """Return what more can be read of damaged files, as a phrase for people; empty if nothing."""
+    def find_more_rows(self, contents: Contents, reports: Sequence[FileReport]) -> str:
+        """Return what more can be read of what these reports say, as a phrase for people; empty if nothing."""
 
 
 @runtime_checkable

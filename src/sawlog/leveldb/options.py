@@ -146,7 +146,9 @@ class DatabaseReadOptions:
     Attributes:
         table: Column family; LevelDB has only `default`.
         salvage: View `all`, and with `history`: `orphans` also returns the entries of tables and logs that the MANIFEST
-            does not name, of all column families, marked in a column `orphan`.
+            does not name, of all column families, marked in a column `orphan`. Where a table is damaged or missing,
+            `logs` also reads logs that its MANIFEST no longer needs, if these and later ones hold every operation up
+            to the last one.
         history: Views of applications return all versions, deletions included, as view `all` does.
         verify_checksums: Verify the checksums of tables and logs.
         recovery: Read damaged logs as RocksDB does in this recovery mode. By default `on_damage` decides.
@@ -160,7 +162,7 @@ class DatabaseReadOptions:
     """
 
     table: str = "default"
-    salvage: tuple[Literal["orphans"], ...] = ()
+    salvage: tuple[Literal["orphans", "logs"], ...] = field(default=(), metadata=make_rescue_metadata(("logs",)))
     history: bool = False
     verify_checksums: bool = True
     recovery: RecoveryMode | None = None

@@ -230,7 +230,7 @@ class DatabaseContents(Contents):
 
         Which are in orphans, where these are asked for, or in open transactions.
         """
-        orphans = [pa.field(ORPHAN, pa.bool_(), nullable=False)] if self.scan.options.salvage else []
+        orphans = [pa.field(ORPHAN, pa.bool_(), nullable=False)] if self._has_orphans else []
         pending = [pa.field(TRANSACTION, pa.string())] if self.version.pending else []
         return self._add_stamp(pa.schema([*HISTORY_SCHEMA, *pending, *orphans]))
 
@@ -333,8 +333,12 @@ class DatabaseContents(Contents):
     @property
     def _orphans(self) -> list[File]:
         """Tables and logs that the MANIFEST does not name, where they are asked for."""
-        salvages = self.scan.options.salvage
-        return [file for file in self.version.dead if not BLOB_NAME.match(file.name)] if salvages else []
+        return [file for file in self.version.dead if not BLOB_NAME.match(file.name)] if self._has_orphans else []
+
+    @property
+    def _has_orphans(self) -> bool:
+        """Whether they are asked for."""
+        return "orphans" in self.scan.options.salvage
 
     views: ClassVar = {
         **dict.fromkeys(("rows", "live"), View(lambda self: self._add_stamp(STATE_SCHEMA), _plan_ranges)),

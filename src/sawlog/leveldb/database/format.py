@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -24,6 +24,9 @@ from sawlog.leveldb.columns import OPERATION
 from sawlog.leveldb.database import layout
 from sawlog.leveldb.log.layout import ARCHIVE_NAME
 from sawlog.storage import File, Storage
+
+if TYPE_CHECKING:
+    from sawlog.leveldb.database.dataset import DatabaseContents
 
 _MAX_LISTED_DATABASES = 5
 """Databases that an error names, of many."""
@@ -115,9 +118,15 @@ class LevelDBDatabase(Format):
             if layout.belongs(file) and self.directory_layout.dataset_directory(file) in homes
         ]
 
-    def find_more_rows(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
-        """Return a remark on the logs, which a database stops to read at the first damage."""
-        damaged = [file for file in files if layout.LOG_NAME.match(file.name)]
+    def find_more_rows(self, contents: Contents, reports: Sequence[FileReport]) -> str:
+        """Return a remark on logs: those that tables were made of, and those that are read up to the first damage."""
+        scan, version = contents.scan, self._as_database(contents).version
+        if any(layout.LOG_NAME.match(file.name) for file in version.dead):
+            own_files = [file for file in contents.files if file not in version.elsewhere]
+            if rows_hint := find_more_rows(self, reports, own_files, scan):
+                return rows_hint
+        damaged_paths = {report.path for report in reports if report.damaged}
+        damaged = [file for file in contents.files if file.path in damaged_paths and layout.LOG_NAME.match(file.name)]
         if not damaged:
             return ""
         logs = get_format("leveldb_log")
@@ -125,8 +134,8 @@ class LevelDBDatabase(Format):
         opened = [logs.open([file], read) for file in damaged]
         reports_of_logs = [
             log_report
-            for contents in opened
-            for log_report in verify_contents(contents, bind_scan(contents, read), Verification())
+            for log_contents in opened
+            for log_report in verify_contents(log_contents, bind_scan(log_contents, read), Verification())
         ]
         rows_hint = find_more_rows(logs, reports_of_logs, damaged, read)
         paths = " ".join(shlex.quote(file.path) for file in damaged)
@@ -143,8 +152,8 @@ class LevelDBDatabase(Format):
 
         if scan.options.history and find_application(scan.view) is None:
             raise OptionError(f"the option history is for views of applications, not {scan.view!r}; see view 'all'")
-        if scan.options.salvage and not (scan.view == "all" or scan.options.history):
-            raise OptionError(f"the option salvage is for the view 'all' and history=true, not for {scan.view!r}")
+        if "orphans" in scan.options.salvage and not (scan.view == "all" or scan.options.history):
+            raise OptionError(f"salvage=orphans is for the view 'all' and history=true, not for {scan.view!r}")
         homes = dict.fromkeys(map(self.directory_layout.dataset_directory, files))
         if len(homes) > 1:
             listed = ", ".join(list(homes)[:_MAX_LISTED_DATABASES]) + (
@@ -180,10 +189,15 @@ class LevelDBDatabase(Format):
 
     def list_repaired_parts(self, contents: Contents) -> list[Mapping[str, Any]]:
         """Return the options that select each column family."""
+        return [{"table": name} for name in self._as_database(contents).versions]
+
+    @staticmethod
+    def _as_database(contents: Contents) -> DatabaseContents:
+        """Return the same contents, which are a database's."""
         from sawlog.leveldb.database.dataset import DatabaseContents
 
         assert isinstance(contents, DatabaseContents)
-        return [{"table": name} for name in contents.versions]
+        return contents
 
     def remark_on_repair(self, contents: Contents) -> list[Skipped | Remark]:
         """Return transactions that are prepared: a process that opens the old database again may commit them."""

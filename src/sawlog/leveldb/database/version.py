@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -32,7 +33,6 @@ from sawlog.leveldb.columns import (
     VALUE,
     WRITES_SCHEMA,
 )
-from sawlog.leveldb.database.expected import find_missing_logs
 from sawlog.leveldb.database.identity import Identity
 from sawlog.leveldb.database.layout import (
     BLOB_DIRECTORY,
@@ -43,6 +43,7 @@ from sawlog.leveldb.database.layout import (
     INGESTS,
     LAST_FORMAT,
 )
+from sawlog.leveldb.database.logs import find_missing_logs, find_repeatable_logs
 from sawlog.leveldb.database.manifest import DatabaseMetadata, Manifest
 from sawlog.leveldb.database.order import ORDERS, KeyOrder, VirtualTable
 from sawlog.leveldb.database.places import StoredPlace, find_files, may_have_transactions
@@ -300,8 +301,11 @@ def read_versions(
     families = sorted(manifest.version.families.items())
     logs = (file for number in sorted(stored.logs) if number >= manifest.min_log for file in stored.list_parts(number))
     transactions = LogTransactions(tuple(logs), metadata.dialect, metadata.settings, storage)
+    repeatable: frozenset[int] = frozenset()
+    if "logs" in options.salvage and transactions.logged is None:
+        repeatable = find_repeatable_logs(manifest, stored, metadata.dialect, storage)
     return {
-        name: _make_version(metadata, manifest, family, stored, cut, transactions, storage, options)
+        name: _make_version(metadata, manifest, family, stored, cut, transactions, repeatable, storage, options)
         for family, name in families
     }
 
@@ -313,6 +317,7 @@ def _make_version(
     stored: StoredPlace,
     cut: tuple[Damage, ...],
     transactions: LogTransactions,
+    repeatable: frozenset[int],
     storage: Storage,
     options: DatabaseReadOptions,
 ) -> DatabaseVersion:
@@ -322,10 +327,12 @@ def _make_version(
     rows = [row for row in manifest.version.make_rows() if row["column_family"] == family]
     tables, faults = _find_tables(stored, manifest, rows, comparator, directory)
     first, alive = manifest.logs.get(family, 0), manifest.tables
-    logs = [
-        file for number in sorted(stored.logs) if manifest.needs(number, first) for file in stored.list_parts(number)
-    ]
-    idle = [number for number in stored.logs if not manifest.needs(number, manifest.oldest_log)]
+    log_numbers = {number for number in stored.logs if manifest.needs(number, first)}
+    if repeatable - log_numbers and (faults or any(_is_damaged(table.file, read, storage) for table in tables)):
+        log_numbers |= repeatable
+    logs = [file for number in sorted(log_numbers) for file in stored.list_parts(number)]
+    alive_logs = log_numbers | {number for number in stored.logs if manifest.needs(number, manifest.oldest_log)}
+    idle = [number for number in stored.logs if number not in alive_logs]
     dead = {file.path: file for number, file in stored.tables.items() if number not in alive}
     dead |= {file.path: file for number in idle for file in stored.list_parts(number)}
     dead |= {file.path: file for number, file in stored.blobs.items() if number not in manifest.blobs}
@@ -380,6 +387,13 @@ def _make_version(
         prior=prior,
         stripped=family in manifest.stripped,
     )
+
+
+def _is_damaged(file: File, options: TableReadOptions, storage: Storage) -> bool:
+    """Return whether a table has lost entries."""
+    findings = Findings("skip")
+    deque(read_entries(file, options, storage, [SEQUENCE], findings), maxlen=0)
+    return bool(findings.damages)
 
 
 @cache
@@ -676,12 +690,12 @@ def make_live_table(file: File, sequence: int | None, storage: Storage, options:
 
 
 def read_entries(
-    file: File, options: TableReadOptions, storage: Storage, names: Iterable[str]
+    file: File, options: TableReadOptions, storage: Storage, names: Iterable[str], findings: Findings | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Return columns of the entries of a table that can be read."""
+    """Return columns of the entries of a table that can be read; what cannot is added to findings."""
     scan = Scan(options=options, storage=storage)
     schema = pa.schema([SCHEMAS["internal"].field(name) for name in names])
-    return TableRange.cover_file(file, scan, Projection.of(schema, scan)).decode(schema, Findings("skip"))
+    return TableRange.cover_file(file, scan, Projection.of(schema, scan)).decode(schema, findings or Findings("skip"))
 
 
 def find_last_sequence(batches: Iterable[pa.RecordBatch], *, is_compacted: bool = False) -> int:
