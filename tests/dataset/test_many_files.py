@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 import sawlog
 from sawlog.cli.app import app
+from sawlog.milvus import paths
 from sawlog.spark import planner
 from sawlog.spark.reader import make_reader, read_schema
 from sawlog.storage import Storage
@@ -179,6 +180,20 @@ def measure_memory(directory: Path, format: str, verb: str, count: int) -> tuple
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return len(paths), peak - sum(map(len, paths))
+
+
+def test_paths_of_milvus_are_parsed_twice_however_many_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A memory of paths that is smaller than a folder remembers nothing of it."""
+    milvus_roots(tmp_path, FEW)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    parsed: list[str] = []
+    monkeypatch.setattr(paths, "_parse_path", noted("parse", paths._parse_path, parsed))
+    for _ in range(2):
+        parsed.clear()
+        assert sawlog.open(tmp_path, format="milvus_binlog").schema
+        assert len(parsed) <= 2.2 * len(files)
 
 
 @pytest.mark.parametrize("format", MAKERS)

@@ -118,24 +118,20 @@ class MilvusBinlog(Format):
         explicit = [file for file in files if file.explicit]
         if explicit and len(explicit) == len(files):
             return list(files)
-        kinds = {file.path: log.kind for file in files if (log := paths.parse(file)) is not None}
-        return [file for file in files if kinds.get(file.path) in _READ or _is_backup_meta(file)]
+        return [file for file in files if paths.parse_kind(file) in _READ or _is_backup_meta(file)]
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """Return a collection, where the files lie as those of one; otherwise files by themselves."""
         from sawlog.milvus.collection.dataset import CollectionContents
         from sawlog.milvus.dataset import LooseContents
 
-        logs = [log for log in map(paths.parse, files) if log is not None]
-        inserts = [log for log in logs if log.kind in (layout.INSERT_LOG, layout.MANIFEST_DIRECTORY)]
-        by_itself = len(files) == 1 and files[0].explicit
-        single = by_itself or _is_field_directory(files, scan)
+        if len(files) == 1 and files[0].explicit:
+            return LooseContents(self, files, scan)
         is_directory = not all(file.explicit for file in files)
-        if not logs and any(map(_is_backup_meta, files)):
-            return CollectionContents(self, files, scan)
-        if (scan.schema is not None and not by_itself) or (
-            not single and (inserts or (is_directory and any(log.kind == layout.DELTA_LOG for log in logs)))
-        ):
+        kinds = (layout.INSERT_LOG, layout.MANIFEST_DIRECTORY, *([layout.DELTA_LOG] if is_directory else []))
+        is_collection = not _is_field_directory(files, scan) and any(paths.parse_kind(file) in kinds for file in files)
+        is_backup = any(map(_is_backup_meta, files)) and not any(map(paths.parse, files))
+        if scan.schema is not None or is_collection or is_backup:
             return CollectionContents(self, files, scan)
         return LooseContents(self, files, scan)
 

@@ -122,8 +122,6 @@ COMPOUND_STATS = 1
 PAYLOAD_COLUMN = "val"
 ORIGINAL_SIZE = "original_size"
 """Extra that every file has: bytes of its values in memory, as text. Only a hint."""
-MULTI_FIELD = "MULTI_FIELD"
-"""`version` extra of delta logs with a column each for keys and timestamps."""
 
 COLLECTION_COLUMN = "_collection"
 PARTITION_COLUMN = "_partition"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 from sawlog.errors import FormatError
 from sawlog.milvus import layout
@@ -35,6 +35,8 @@ class LogFile:
     log: int
 
 
+_PLACE = re.compile(rf"(?:(.*)/)?({'|'.join(layout.DIRECTORIES)})(?:/(.*))?", re.DOTALL)
+"""The root of logs, the last directory that says of which kind they are, and what is below it."""
 _LogPlace = tuple[str, str, int, int, int, int, int]
 """Root, kind and ids of a `LogFile`."""
 
@@ -45,40 +47,41 @@ def parse(file: File) -> LogFile | None:
     return None if place is None else LogFile(file, *place)
 
 
-@lru_cache(maxsize=1 << 16)
+def parse_kind(file: File) -> str | None:
+    """Return the directory of its kind that the path of a log names; `None` when it is not that of a log."""
+    place = _parse_path(file.path)
+    return None if place is None else place[1]
+
+
 def _parse_path(path: str) -> _LogPlace | None:
     """Return what a path says of a log: root, kind, and ids; `None` when it is not that of a log.
 
     Backups may have a directory for a group of segments between partition and segment (section 4 of the format).
     """
-    parts = path.split("/")
-    anchors = [index for index, part in enumerate(parts) if part in layout.DIRECTORIES]
-    if not anchors:
+    place = _PLACE.fullmatch(path)
+    if place is None:
+        parts = path.split("/")
         ids = _parse_trailing_ids(parts)
         if len(ids) < 5:
             return None
         collection, partition, segment, field, log = ids[-5:]
         return "/".join(parts[: -len(ids)]), layout.INSERT_LOG, collection, partition, segment, field, log
-    anchor = anchors[-1]
-    kind, root = parts[anchor], "/".join(parts[:anchor])
-    if kind == layout.INSERT_LOG and layout.MANIFEST_DIRECTORY in parts[anchor:]:
-        return _parse_manifest_path(root, parts[anchor + 1 :])
+    root, kind, below = place.groups("")
+    parts = below.split("/")
+    if kind == layout.INSERT_LOG and layout.MANIFEST_DIRECTORY in parts:
+        return _parse_manifest_path(root, parts)
     if kind == layout.INDEX_FILES:
-        return _parse_index_path(root, parts[anchor + 1 :])
-    if not all(layout.ID.match(part) for part in parts[anchor + 1 :] if kind != layout.DDL_LOG):
-        return None
+        return _parse_index_path(root, parts)
     if kind == layout.DDL_LOG:  # `<collection>/{ts,ddl}/<log>`
-        if len(parts) <= anchor + 2:
+        if len(parts) < 2:
             return None
-        collection, log = (int(part) if layout.ID.match(part) else 0 for part in (parts[anchor + 1], parts[-1]))
+        collection, log = (int(part) if layout.ID.match(part) else 0 for part in (parts[0], parts[-1]))
         return root, kind, collection, layout.ALL_PARTITIONS, -1, -1, log
-    ids = [int(part) for part in parts[anchor + 1 :]]
-    if kind == layout.DELTA_LOG:
-        if len(ids) not in (4, 5):
-            return None
-        return root, kind, ids[0], ids[1], ids[-2], layout.DELTA_FIELD, ids[-1]
-    if len(ids) not in (5, 6):
+    if len(parts) not in ((4, 5) if kind == layout.DELTA_LOG else (5, 6)) or not all(map(layout.ID.match, parts)):
         return None
+    ids = list(map(int, parts))
+    if kind == layout.DELTA_LOG:
+        return root, kind, ids[0], ids[1], ids[-2], layout.DELTA_FIELD, ids[-1]
     return root, kind, ids[0], ids[1], ids[-3], ids[-2], ids[-1]
 
 
