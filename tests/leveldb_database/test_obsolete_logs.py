@@ -25,8 +25,11 @@ class Scene:
 
     Args:
         path: Where it is.
-        opened: Puts, deletes and flushes.
-        is_rocksdb: Whose it is.
+        put: Writes a row.
+        delete: Deletes a key.
+
+    Attributes:
+        logs: The logs that were copied, by name.
     """
 
     def __init__(self, path: Path, put: Callable[[bytes, bytes], None], delete: Callable[[bytes], None]) -> None:
