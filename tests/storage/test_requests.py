@@ -14,6 +14,7 @@ import fsspec
 import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from rocksdict import Options, Rdict
 from typer.testing import CliRunner
 
 import sawlog
@@ -150,6 +151,20 @@ def test_small_column_files_are_fetched_once_however_few_are_kept(
     monkeypatch.setattr(flight, "KEPT_BYTES", LOCATIONS_IN_FLIGHT * sum(map(len, written.values())))
     VERBS[verb](root, "deephaven_table")
     assert list_fetched_twice(fetched) == []
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_only_log_of_a_database_is_fetched_once(
+    verb: str, root: str, fetched: Counter[str], tmp_path: Path
+) -> None:
+    """Its first keys say what application has written it, where no table does."""
+    database = Rdict(str(tmp_path), Options(raw_mode=True))
+    for number in range(1000):
+        database[b"%04d" % number] = bytes(1000)
+    fsspec.filesystem("memory").put(f"{tmp_path}/", f"{root}/", recursive=True)
+    database.close()
+    VERBS[verb](root, "leveldb_database")
+    assert [path for path in list_fetched_twice(fetched) if path.endswith(".log")] == []
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -214,10 +214,12 @@ class Flight:
             return []
         with self._lock:
             pieces = self._pieces.get(remote.url, [])
+            head = self.fetch_head(remote, 0)
             fetch = _find_pace(remote, is_small=False).fetch
+            gaps = _find_gaps(pieces if head is None else [head, *pieces], start, min(end, remote.state.size))
             fresh = [
                 PendingRange(position, stop, _make_pool().submit(fetch, remote, position, stop))
-                for position, stop in _find_gaps(pieces, start, min(end, remote.state.size))
+                for position, stop in gaps
             ]
             if fresh:
                 self._pieces[remote.url] = pieces + fresh

@@ -98,8 +98,8 @@ _MAX_PARTS = 4
 which takes a third of what the view of IndexedDB takes."""
 _MAX_SHOWN_FAULTS = 3
 """So many of them does `info` show."""
-_MAX_SAMPLE_LOG_BYTES = 4 << 20
-"""Larger logs are not looked into for that."""
+_SAMPLE_BYTES = PROBE_BYTES // 2
+"""So much of the beginning of a log is looked into for that; those who read it next are spared what was fetched."""
 
 
 class DatabaseContents(Contents):
@@ -210,13 +210,14 @@ class DatabaseContents(Contents):
         """Return the views of applications that know the directory, the comparator, or first and last keys."""
         version = self.version
         keys = [key for table in version.tables[:_MAX_SAMPLE_KEYS] for key in (table.smallest, table.end[:-1])]
-        if not version.tables and version.bytewise and sum(file.size for file in version.logs) <= _MAX_SAMPLE_LOG_BYTES:
+        if not version.tables and version.bytewise:
             scan = replace(self.scan, columns=("key",), filters=(), expression=None, schema=None)
+            schema = pa.schema([STATE_SCHEMA.field("key")])
             with contextlib.suppress(FormatError):  # a read says why
                 for log_range in self._plan_writes(BoundScan(scan, Projection.of(STATE_SCHEMA, scan)), version.logs):
-                    for batch in log_range.decode(
-                        pa.schema([STATE_SCHEMA.field("key")]), Findings("skip", drained=True)
-                    ):
+                    self.scan.storage.read(log_range.file, 0, min(log_range.size, _SAMPLE_BYTES + PROBE_BYTES))
+                    beginning = replace(log_range, end=min(log_range.size, _SAMPLE_BYTES))
+                    for batch in beginning.decode(schema, Findings("skip", drained=True)):
                         keys += [key for key in batch.column("key")[:_MAX_SAMPLE_KEYS].to_pylist() if key is not None]
         return recognize_views(self._directory, version.comparator, keys)
 
