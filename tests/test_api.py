@@ -18,7 +18,7 @@ from sawlog.deephaven.table.options import WriteOptions
 from sawlog.deephaven.table.writer import LocationWriter
 from sawlog.format.contract import TASK_BYTES
 from sawlog.format.damage import MAX_LISTED, Damage, Findings
-from sawlog.format.planning import MAX_FRAGMENTS_PER_TASK, pack
+from sawlog.format.planning import pack
 from sawlog.storage import Storage
 from tests.support import damage_file
 
@@ -297,12 +297,12 @@ assert not hasattr(sawlog, "nothing")
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_thousands_of_small_files_make_more_than_one_task() -> None:
-    fragments = [SimpleNamespace(size=100) for _ in range(10_000)]
-    tasks = pack(fragments, TASK_BYTES)  # type: ignore[arg-type]
-    assert [fragment for task in tasks for fragment in task] == fragments
-    assert len(tasks) == -(-10_000 // MAX_FRAGMENTS_PER_TASK)
-    assert len(pack(fragments[:50], TASK_BYTES)) == 1  # type: ignore[arg-type]
+@pytest.mark.parametrize(("files", "tasks"), [(50, 1), (1000, 4), (4000, 16), (16_000, 32), (100_000, 98)])
+def test_tasks_of_small_files_grow_before_they_are_many(files: int, tasks: int) -> None:
+    fragments = [SimpleNamespace(size=100) for _ in range(files)]
+    packed = pack(iter(fragments), TASK_BYTES)  # type: ignore[arg-type]
+    assert [fragment for task in packed for fragment in task] == fragments
+    assert len(packed) == tasks
 
 
 @pytest.mark.parametrize("format", sorted(sawlog.formats()))

@@ -14,7 +14,7 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql.types import StructType
 
 import sawlog
-from sawlog.format.planning import MAX_FRAGMENTS_PER_TASK
+from sawlog.format.planning import FRAGMENTS_PER_TASK
 from sawlog.spark import planner
 from tests.support import write_records
 
@@ -91,7 +91,7 @@ def test_a_few_rows_are_one_task_that_ends_with_them(
 @pytest.mark.parametrize("column_names", [["key", "value"], []])
 def test_small_files_of_a_task_are_one_batch(tmp_path: Path, column_names: list[str]) -> None:
     """Each batch costs Spark more than the rows of a small file."""
-    rows = [(b"%04d" % number, b"v%d" % number) for number in range(MAX_FRAGMENTS_PER_TASK + 44)]
+    rows = [(b"%04d" % number, b"v%d" % number) for number in range(FRAGMENTS_PER_TASK + 44)]
     for number, (key, value) in enumerate(rows):
         table = pa.table({"key": pa.array([key], pa.binary()), "value": pa.array([value], pa.binary())})
         sawlog.write(table, tmp_path / f"{number + 1:06}.ldb", format="leveldb_table")

@@ -23,13 +23,13 @@ from pyspark.serializers import CPickleSerializer
 import sawlog
 from sawlog.deephaven.log import Logger
 from sawlog.format.damage import DamageWarning
-from sawlog.format.planning import MAX_FRAGMENTS_PER_TASK
+from sawlog.format.planning import FRAGMENTS_PER_TASK
 from sawlog.spark.planner import Conversation
 from sawlog.spark.reader import make_reader, read_schema
 from sawlog.storage.index import Searches
 from tests.deephaven_log.reference import DELETE, entry
 
-FILES = MAX_FRAGMENTS_PER_TASK + 44
+FILES = FRAGMENTS_PER_TASK + 44
 MAX_TABLE_BYTES = 64 << 10
 """Bytes of a file that its header may cost."""
 
@@ -109,7 +109,7 @@ def test_many_small_remote_files_are_planned_together(name: str, requests: Count
     partitions = reader.partitions()
     assert (requests["find"], requests["info"]) == (1, 0), "sizes are those of the listing"
     assert all(count == 1 for path, count in requests.items() if path.startswith("/")), "a range of each file at most"
-    tasks = -(-FILES // MAX_FRAGMENTS_PER_TASK)
+    tasks = -(-FILES // FRAGMENTS_PER_TASK)
     assert 1 < len(partitions) <= tasks, "files have an open cost, so that they do not make one task"
     assert delivered(reader, partitions).num_rows == FILES
 
@@ -324,7 +324,7 @@ def test_a_hundred_thousand_remote_files(requests: Counter[str], root: str) -> N
     print({key: count for key, count in requests.items() if not key.startswith("/")}, peak >> 20, "MB", pickled, "B")
     assert requests["find"] == 2
     assert requests["cat_file"] <= 16
-    assert len(partitions) == -(-files // MAX_FRAGMENTS_PER_TASK)
+    assert len(partitions) == -(-files // (4 * FRAGMENTS_PER_TASK))
     assert peak < files * 4096, "memory per file is bounded"
     assert pickled < files * 512
 
@@ -341,7 +341,7 @@ def test_an_index_plans_without_headers(requests: Counter[str], root: str) -> No
     assert (requests["find"], requests["cat_file"]) == (2, 2), (
         "for the schema and for the plan: a listing, and the index"
     )
-    assert 1 < len(partitions) <= -(-FILES // MAX_FRAGMENTS_PER_TASK)
+    assert 1 < len(partitions) <= -(-FILES // FRAGMENTS_PER_TASK)
     assert len(pickle.dumps(partitions)) < FILES * 300 + 10_000, "what begins alike shares a header"
     assert sorted(delivered(reader, partitions)["i"].to_pylist()) == list(range(FILES))
 

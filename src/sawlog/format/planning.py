@@ -30,11 +30,10 @@ from sawlog.storage.index import Index, pack_numbers, unpack_numbers
 from sawlog.storage.names import is_remote
 from sawlog.storage.workers import PIECE_BYTES
 
-MAX_FRAGMENTS_PER_TASK = 256
-"""Opening a file costs at least such a share of a task: thousands of small ones make more than one, and few of them.
-
-A log of 100 rows takes Spark's task 0.4 ms, and the task itself 10 to 20 ms.
-"""
+FRAGMENTS_PER_TASK = 256
+"""So many small files share a task. Of 100 rows each takes Spark's task 0.1 to 0.5 ms, and the task itself 20 to 40."""
+_ENOUGH_TASKS = 32
+"""With as many tasks there is work for all cores: they have up to four times as many files before there are more."""
 _MAX_THREADED_FILES = 128
 """So many files may `PIECE_BYTES` have, on average, that threads share: 128 KiB each.
 
@@ -153,10 +152,11 @@ def pack(
 ) -> list[list[_Part]]:
     """Return fragments, or what has a size, packed in order into tasks of about `task_bytes`.
 
-    A task has at most `MAX_FRAGMENTS_PER_TASK` parts.
+    A task has at most `FRAGMENTS_PER_TASK` parts; four times as many where there would be more than a few tasks.
     """
+    parts = list(parts)
     tasks: list[list[_Part]] = []
-    min_bytes = task_bytes // MAX_FRAGMENTS_PER_TASK
+    min_bytes = task_bytes // min(max(FRAGMENTS_PER_TASK, -(-len(parts) // _ENOUGH_TASKS)), 4 * FRAGMENTS_PER_TASK)
     room = 0
     for part in parts:
         cost = max(size(part), min_bytes)
