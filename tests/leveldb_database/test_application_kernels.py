@@ -284,11 +284,19 @@ def test_worlds_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None
 def test_blocks_of_all_kinds_are_counted(bits: int) -> None:
     rng, each = random.Random(bits), 32 // bits
     numbers = [rng.randrange(1 << bits) for _ in range(4096)]
+    numbers[1001:2500] = [1] * 1499
     words = [numbers[first : first + each] for first in range(0, 4096, each)]
     layer = b"".join(struct.pack("<I", sum(n << bits * i for i, n in enumerate(word))) for word in words)
     palette = struct.pack("<I", 1 << bits) + b"".join(named_block(f"block {number}") for number in range(1 << bits))
     value = b"\x09\1\xfc" + bytes([bits << 1]) + layer + palette
     assert find_plain_entries("bedrock", [(key_of(25, -3, 47, subchunk=-4), value)]) == [True]
+
+
+def test_texts_that_are_much_longer_than_the_last_ones_find_room() -> None:
+    short = [(key_of(25, -3, 45), bytes(768))] * 3
+    long = [(b"portals", b"\x07\0\0" + struct.pack("<I", 3000) + b"\x80" * 3000)] * 3
+    for entries in (short, long, short, short + long):
+        assert find_plain_entries("bedrock", entries) == [True] * len(entries)
 
 
 def test_most_entries_of_a_world_are_left_to_the_kernels() -> None:

@@ -223,6 +223,8 @@ _UNDECODED = " bytes of a kind that is not decoded"
 _MAX_BYTES = 16 << 20
 """Values that add up to more are left to Python: the room for their text is several times that."""
 
+_TEXTS = view.TextRoom(k.ROOM, k.ROW_ROOM)
+
 
 class Bedrock(view.ApplicationView):
     """View of a Minecraft Bedrock world: a row per part of a chunk, actor, player or other thing."""
@@ -245,10 +247,12 @@ class Bedrock(view.ApplicationView):
         if size > _MAX_BYTES:
             return None
         names = view.TextColumn(rows, int(entries.offsets[-1] - entries.offsets[0]))
-        kinds, places = np.empty(rows, np.uint8), np.zeros((4, rows), np.int32)
-        texts = view.TextColumn(rows, k.ROOM * size + k.ROW_ROOM * (rows + 1))
-        rendered = k.Rendered(kinds, places, *names.buffers, *texts.buffers)
-        k.render_world(entries, contents, rendered, k.make_scratch())
+        kinds, places = np.zeros(rows, np.uint8), np.zeros((4, rows), np.int32)
+        ends, scratch = np.zeros(rows + 1, np.int32), k.make_scratch()
+        rendered = k.Rendered(kinds, places, *names.buffers, np.empty(0, np.uint8), ends)
+        texts = _TEXTS.write(
+            size, ends, lambda out, row: k.render_world(entries, contents, row, rendered._replace(out=out), scratch)
+        )
         is_actor, is_list, is_named = (kinds == k.KINDS.index(name) for name in ("actor", "actors", "named"))
         is_chunk = ~(is_actor | is_list | is_named)
         is_subchunk = kinds == k.KINDS.index(layout.TAGS[layout.SUBCHUNK][0])
@@ -261,7 +265,7 @@ class Bedrock(view.ApplicationView):
         columns |= {
             "kind": convert_codes(kinds, k.KINDS),
             "name": names.take(pa.string(), is_actor | is_named),
-            "value": texts.take(pa.string(), ~k.UNDECODED[kinds]),
+            "value": view.make_text_array(pa.string(), texts, ends, ~k.UNDECODED[kinds]),
             "reason": call_function("binary_join_element_wise", "value: ", cast(sizes, pa.string()), _UNDECODED, ""),
         }
         return view.PlainRows(kinds > 0, columns)

@@ -16,7 +16,7 @@ from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.json_text import put_integer, put_string, put_text
 from sawlog.kernels.memory import are_bytes_equal, load_u16, load_u32, load_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _THREE, _TWO, _ZERO
-from sawlog.kernels.signature import Array, OutBytes, OutInt32s, OutInt64s
+from sawlog.kernels.signature import Array, Int64, OutBytes, OutInt32s, OutInt64s
 from sawlog.kernels.text import find_utf8_end, make_text, put_hex
 from sawlog.leveldb.applications import bedrock_layout as layout
 from sawlog.leveldb.applications.script_values import MAX_DEPTH
@@ -44,8 +44,8 @@ LEVEL = make_record_type("inner", "remaining", "names", "items")
 where its names begin among all, and how many items it has so far."""
 NAME = make_record_type("start", "length")
 """A name in a compound that is open, in the values."""
-STATE = make_record_type(("position", np.uint64), "names")
-"""How far the texts and the names are."""
+_STATE = make_record_type(("position", np.uint64), "names", "is_full")
+"""How far the texts and the names are, and whether there was no room for a text."""
 MAX_NAMES = 1024
 ROOM = 6
 """Bytes of text that a byte of a value makes at the most, but for the frame of a subchunk."""
@@ -74,18 +74,18 @@ class Rendered(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory: `LEVEL` and `NAME` of what is open, one `STATE`, and how often each block is in a layer."""
+    """Working memory: `LEVEL` and `NAME` of what is open, one `_STATE`, and how often each block is in a layer."""
 
     stack: Annotated[Any, Array(LEVEL, writable=True)]
     names: Annotated[Any, Array(NAME, writable=True)]
-    state: Annotated[Any, Array(STATE, writable=True)]
+    state: Annotated[Any, Array(_STATE, writable=True)]
     counts: OutInt64s
 
 
 def make_scratch() -> Scratch:
     """Return working memory with room for whatever is rendered."""
     counts = np.zeros(1 << max(layout.BLOCK_BITS), np.int64)
-    return Scratch(np.empty(MAX_DEPTH + 1, LEVEL), np.empty(MAX_NAMES, NAME), np.empty(1, STATE), counts)
+    return Scratch(np.empty(MAX_DEPTH + 1, LEVEL), np.empty(MAX_NAMES, NAME), np.zeros(1, _STATE), counts)
 
 
 _SLACK = np.uint64(ROW_ROOM)
@@ -116,8 +116,10 @@ _SHORTEST, _LONGEST = np.uint64(min(layout.CHUNK_SIZES)), np.uint64(max(layout.C
 _BLOCKS = layout.BLOCKS
 _IS_WIDTH = np.zeros(128, np.uint8)
 _IS_WIDTH[list(layout.BLOCK_BITS)] = 1
-_PAIRED_BITS = 5
-"""Up to so many bits for each block, its words have even numbers of blocks, and few pairs are different."""
+_PAIRED_BITS, _SPREAD_BITS = 4, 8
+"""Up to so many bits for each block, its words have even numbers of blocks, and few pairs are different; and up to so
+many, every fourth word is counted in a table of its own: to add to a count takes longest right after it was added to.
+"""
 
 
 _VERSION_TEXT = make_text(b'{"version":')
@@ -136,7 +138,10 @@ def _put_byte(rendered: Any, state: Any, byte: Any) -> None:
 @inlined
 def _has_room(rendered: Any, state: Any, length: Any) -> Any:
     """Return whether there is room for the text of so many bytes of a value."""
-    return np.uint64(len(rendered.out)) - state.position >= _ROOM * length + _SLACK
+    has_room = np.uint64(len(rendered.out)) - state.position >= _ROOM * length + _SLACK
+    if not has_room:
+        state.is_full = 1
+    return has_room
 
 
 @inlined
@@ -315,44 +320,55 @@ def _put_roots(data: Any, pos: Any, end: Any, rendered: Any, scratch: Any, state
 
 @inlined
 def _count_blocks(data: Any, pos: Any, bits: Any, counts: Any) -> Any:
-    """Count how often each number is among the indices of blocks; return the highest that is.
-
-    Few bits are counted by pairs, and every other pair in a table of its own: to add to a count takes longest right
-    after it was added to.
-    """
+    """Count how often each number is among the indices of blocks, or each pair; return the highest that is."""
     each = layout.WORD_BITS // bits
     paired = np.int64(1 if bits <= _PAIRED_BITS else 0)
     step = np.uint64(bits << paired)
-    size = _ONE << step
+    size, numbers = _ONE << step, _ONE << np.uint64(bits)
     mask = size - _ONE
-    numbers = _ONE << np.uint64(bits)
-    for i in range(size * (_THREE if paired else _ONE)):
+    second = size if bits <= _SPREAD_BITS else _ZERO
+    third, fourth = _TWO * second, _THREE * second
+    for i in range(size + fourth):
         counts[i] = 0
     remaining = _BLOCKS
     while remaining > 0:
         word = load_u32(data, pos)
         pos += _FOUR
-        many = min(each, remaining)
-        remaining -= many
         weight = 1
-        while remaining >= each and load_u32(data, pos) == word:  # mostly, blocks are like those next to them
+        while remaining >= 2 * each and load_u32(data, pos) == word:  # mostly, blocks are like those next to them
             pos += _FOUR
             remaining -= each
             weight += 1
-        table = _ZERO
+        if weight == 1 and remaining >= 4 * each:
+            a, b, c = load_u32(data, pos), load_u32(data, pos + _FOUR), load_u32(data, pos + _EIGHT)
+            pos += _EIGHT + _FOUR
+            remaining -= 4 * each
+            for _ in range(each >> paired):
+                counts[word & mask] += 1
+                counts[second + (a & mask)] += 1
+                counts[third + (b & mask)] += 1
+                counts[fourth + (c & mask)] += 1
+                word >>= step
+                a >>= step
+                b >>= step
+                c >>= step
+            continue
+        many = min(each, remaining)
+        remaining -= many
         for _ in range(many >> paired):
-            counts[table + (word & mask)] += weight
+            counts[word & mask] += weight
             word >>= step
-            if paired:
-                table ^= size
-    if paired:
-        sums = _TWO * size
+    if second > _ZERO:
         for i in range(size):
-            count = counts[i] + counts[size + i]
-            counts[sums + (i & (numbers - _ONE))] += count
-            counts[sums + (i >> np.uint64(bits))] += count
+            counts[i] += counts[second + i] + counts[third + i] + counts[fourth + i]
+    if paired:
+        for i in range(size, size + numbers):
+            counts[i] = 0
+        for i in range(size):
+            counts[size + (i & (numbers - _ONE))] += counts[i]
+            counts[size + (i >> np.uint64(bits))] += counts[i]
         for i in range(numbers):
-            counts[i] = counts[sums + i]
+            counts[i] = counts[size + i]
     highest = numbers - _ONE
     while counts[highest] == 0:
         highest -= _ONE
@@ -526,19 +542,23 @@ def _classify_key(keys: Any, start: Any, end: Any, rendered: Any, row: Any) -> A
 
 
 @kernel
-def render_world(keys: Strings, values: Strings, rendered: Rendered, scratch: Scratch) -> None:
+def render_world(keys: Strings, values: Strings, first: Int64, rendered: Rendered, scratch: Scratch) -> Int64:
     """Decode entries of a world.
 
     Args:
         keys: `Strings`.
         values: `Strings`.
+        first: The row to begin with.
         rendered: `Rendered`.
         scratch: `Scratch`.
+
+    Returns:
+        The row for which there was no room; after the last where there was enough.
     """
     state = scratch.state[0]
-    state.position = 0
+    state.is_full = 0
     data = values.data
-    for row in range(len(rendered.kinds)):
+    for row in range(first, len(rendered.kinds)):
         position = state.position
         state.names = 0
         rendered.name_ends[row + 1] = rendered.name_ends[row]
@@ -565,5 +585,8 @@ def render_world(keys: Strings, values: Strings, rendered: Rendered, scratch: Sc
             kind = _DOUBTFUL
             state.position = position
             rendered.name_ends[row + 1] = rendered.name_ends[row]
+            if state.is_full != 0:
+                return row
         rendered.kinds[row] = kind
         rendered.ends[row + 1] = state.position
+    return len(rendered.kinds)

@@ -19,7 +19,7 @@ from sawlog.kernels.vector import SLACK, copy_short
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.script_values import to_json
-from sawlog.leveldb.applications.view import EPOCH, make_text_array
+from sawlog.leveldb.applications.view import EPOCH, TextRoom, make_text_array
 from sawlog.leveldb.columns import convert_codes
 
 MAX_BYTES = 16 << 20
@@ -32,9 +32,6 @@ _END = (1 << 64) - 1, 0, 0, 0, 0, 0, 0
 _QUICK_TAGS = 256
 _QUICK_KINDS = ("int", "uint", "bool", "enum", "text")
 """Of fields that are found by their tags, and the kinds that they have."""
-_ROW_BYTES = 16
-_MARGIN = 9 / 8
-"""How much more room there is for text than the last values took, by their bytes and `_ROW_BYTES` for each."""
 
 
 class Captured:
@@ -384,25 +381,16 @@ class ValueRows(Captured):
 
     def __init__(self, messages: MessageRows, spans: k.Spans, roots: NDArray[np.int64], size: int) -> None:
         super().__init__(messages.names, spans.data, len(roots))
-        rows, basis = len(roots), size + _ROW_BYTES * len(roots)
-        is_plain, ends = np.zeros(rows, np.uint8), np.zeros(rows + 1, np.int32)
-        scratch, row = k.make_scratch(), 0
-        limit = k.MAX_ROOM * size + k.MAX_ROW_ROOM * (rows + 1)
-        out = Column(np.uint8, min(int(messages.growth * basis) + k.MAX_ROW_ROOM, limit))
-        while True:
-            rendered = k.Rendered(is_plain, out.values, ends, self.captures)
-            row = k.render_values(spans, roots, row, messages.declared, rendered, scratch)
-            if row == rows:
-                break
-            used, room = int(ends[row]), len(out.values)
-            if room == limit:
-                roots[row] = k.UNREAD
-            else:
-                full, out = out, Column(np.uint8, min(max(2 * room, int(_MARGIN * used * rows / max(row, 1))), limit))
-                out.values[:used] = full.values[:used]
-        messages.growth = _MARGIN * max(ends[-1] / max(basis, 1), 1)
+        is_plain, ends = np.zeros(len(roots), np.uint8), np.zeros(len(roots) + 1, np.int32)
+        rendered, declared = k.Rendered(is_plain, is_plain, ends, self.captures), messages.declared
+        scratch = k.make_scratch()
+        texts = messages.texts.write(
+            size,
+            ends,
+            lambda out, row: k.render_values(spans, roots, row, declared, rendered._replace(out=out), scratch),
+        )
         self.is_plain = is_plain != 0
-        self._texts = make_text_array(pa.string(), out, ends)
+        self._texts = make_text_array(pa.string(), texts, ends)
 
     def make_values(self, are_shown: NDArray[np.bool_] | None = None) -> pa.Array:
         """Return the texts as a column: null where nothing is shown, and empty where a value is left to Python."""
@@ -422,7 +410,7 @@ class MessageRows:
         names: What numbers and texts are noted down as.
         nodes: By the name of a message that is a whole value: its number for the kernel.
         declared: What the kernel goes by.
-        growth: Bytes of text that there is room for at first, by those of values: more than the last ones took.
+        texts: Room for the texts of values.
 
     Args:
         messages: Their declarations.
@@ -438,7 +426,7 @@ class MessageRows:
         aliases: Mapping[str, str] | None = None,
     ) -> None:
         self._messages = messages
-        self.growth = 2.0
+        self.texts = TextRoom(k.MAX_ROOM, k.MAX_ROW_ROOM)
         self.names = list(dict.fromkeys([INTEGER, *(name for paths in captures.values() for name in paths)]))
         self._numbers: dict[tuple[str, tuple[tuple[tuple[str, ...], int], ...]], int] = {}
         self._fields: list[list[tuple[int, ...]]] = []

@@ -136,6 +136,47 @@ class TextColumn:
         return make_text_array(kind, self._column, self._ends, is_there)
 
 
+_ROW_BYTES = 16
+_MARGIN = 9 / 8
+_LEAST_GROWTH = 1 / 8
+
+
+class TextRoom:
+    """Room for the texts that kernels make of values: somewhat more than the last ones took.
+
+    Args:
+        room: Bytes of text that there is room for at most, for each byte of values.
+        row_room: The same for each value besides.
+    """
+
+    def __init__(self, room: int, row_room: int) -> None:
+        self._room = room
+        self._row_room = row_room
+        self._growth = 2.0  # bytes of text, by those of values and `_ROW_BYTES` for each
+
+    def write(self, size: int, ends: NDArray[np.int32], render: Callable[[NDArray[np.uint8], int], Any]) -> Column:
+        """Return texts, one after the other. Those for which there is no room are left to Python.
+
+        Args:
+            size: How many bytes the values have.
+            ends: `ends[i + 1]` becomes the end of text i; all are 0.
+            render: Writes texts from a row on, and returns the row for which there was no room, or how many there are.
+        """
+        rows = len(ends) - 1
+        basis, limit = size + _ROW_BYTES * rows, self._room * size + self._row_room * (rows + 1)
+        out, row = Column(np.uint8, min(int(self._growth * basis) + self._row_room, limit)), 0
+        while (row := render(out.values, row)) < rows:
+            used, room = int(ends[row]), len(out.values)
+            if room == limit:
+                row += 1
+                ends[row] = used
+            else:
+                full, out = out, Column(np.uint8, min(max(2 * room, int(_MARGIN * used * rows / max(row, 1))), limit))
+                out.values[:used] = full.values[:used]
+        self._growth = _MARGIN * max(ends[-1] / max(basis, 1), _LEAST_GROWTH)
+        return out
+
+
 _MOST_RUNS = 64
 """Runs of rows up to which they are put into a column by slices."""
 
