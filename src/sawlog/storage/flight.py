@@ -213,16 +213,13 @@ class Flight:
             self.fetch_head(remote, remote.state.size)
             return []
         with self._lock:
-            pieces = self._pieces.get(remote.url, [])
-            head = self.fetch_head(remote, 0)
             fetch = _find_pace(remote, is_small=False).fetch
-            gaps = _find_gaps(pieces if head is None else [head, *pieces], start, min(end, remote.state.size))
             fresh = [
                 PendingRange(position, stop, _make_pool().submit(fetch, remote, position, stop))
-                for position, stop in gaps
+                for position, stop in _find_gaps(self._list_pieces(remote), start, min(end, remote.state.size))
             ]
             if fresh:
-                self._pieces[remote.url] = pieces + fresh
+                self._pieces[remote.url] = self._pieces.get(remote.url, []) + fresh
         return fresh
 
     def fetch_head(self, remote: StoreObject, length: int, *, at_once: bool = False) -> PendingRange | None:
@@ -261,15 +258,19 @@ class Flight:
 
     def find(self, remote: StoreObject, offset: int) -> PendingRange | None:
         """Return the piece that has a byte, if it is on its way."""
-        head = self.fetch_head(remote, remote.state.size if remote.state.size <= WHOLE_BYTES else 0)
-        if head is not None and offset < head.end:
-            return head
+        if remote.state.size <= WHOLE_BYTES:
+            return self.fetch_head(remote, remote.state.size)
         with self._lock:
             return self._find_piece(remote, offset)
 
     def _find_piece(self, remote: StoreObject, offset: int) -> PendingRange | None:
         edges = [edge for url, state, edge in list(self._edges) if url == remote.url and state.is_same(remote.state)]
-        return _find_covering(self._pieces.get(remote.url, []), offset) or _find_covering(edges, offset)
+        return _find_covering([*self._list_pieces(remote), *edges], offset)
+
+    def _list_pieces(self, remote: StoreObject) -> list[PendingRange]:
+        """Return what is on its way, and the beginning if it is kept."""
+        head = self.fetch_head(remote, 0)
+        return [*([] if head is None else [head]), *self._pieces.get(remote.url, [])]
 
     def _keep_edge(self, remote: StoreObject, start: int, data: memoryview) -> None:
         answer: Future[memoryview] = Future()
