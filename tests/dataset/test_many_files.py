@@ -189,7 +189,7 @@ def test_paths_of_milvus_are_parsed_twice_however_many_there_are(
     milvus_roots(tmp_path, FEW)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     parsed: list[str] = []
-    monkeypatch.setattr(paths, "_parse_path", noted("parse", paths._parse_path, parsed))
+    monkeypatch.setattr(paths, "parse_path", noted("parse", paths.parse_path, parsed))
     for _ in range(2):
         parsed.clear()
         assert sawlog.open(tmp_path, format="milvus_binlog").schema

@@ -43,17 +43,17 @@ _LogPlace = tuple[str, str, int, int, int, int, int]
 
 def parse(file: File) -> LogFile | None:
     """Read the path of a file; `None` when it is not that of a log."""
-    place = _parse_path(file.path)
+    place = parse_path(file.path)
     return None if place is None else LogFile(file, *place)
 
 
 def parse_kind(file: File) -> str | None:
     """Return the directory of its kind that the path of a log names; `None` when it is not that of a log."""
-    place = _parse_path(file.path)
+    place = parse_path(file.path)
     return None if place is None else place[1]
 
 
-def _parse_path(path: str) -> _LogPlace | None:
+def parse_path(path: str) -> _LogPlace | None:
     """Return what a path says of a log: root, kind, and ids; `None` when it is not that of a log.
 
     Backups may have a directory for a group of segments between partition and segment (section 4 of the format).
