@@ -40,7 +40,7 @@ CODEC_KEY = b"sawlog.codec"
 _CODEC_ARGUMENTS_KEY = b"sawlog.codec_arguments"
 APPLICATION_VERSION_KEY = b"sawlog.application_version"
 """Of the schema, where all files agree on it."""
-HEADER_RECORDS_KEY = b"sawlog.header_records"
+_HEADER_RECORDS_KEY = b"sawlog.header_records"
 """Likewise, where all agree on them: header records of unknown types, as a JSON list of `[type, hexadecimal]`."""
 
 
@@ -123,7 +123,7 @@ def _merge_facts(headers: Sequence[Header]) -> dict[bytes, bytes] | None:
         metadata[APPLICATION_VERSION_KEY] = str(versions.pop()).encode()
     if len(records) == 1 and () not in records:
         stored = [(kind, payload.hex()) for kind, payload in records.pop()]
-        metadata[HEADER_RECORDS_KEY] = json.dumps(stored).encode()
+        metadata[_HEADER_RECORDS_KEY] = json.dumps(stored).encode()
     return metadata or None
 
 
@@ -133,16 +133,18 @@ def read_header_records(schema: pa.Schema) -> tuple[tuple[int, bytes], ...]:
     Raises:
         SchemaError: When the metadata is not what this module writes.
     """
-    stored = (schema.metadata or {}).get(HEADER_RECORDS_KEY, b"[]")
+    stored = (schema.metadata or {}).get(_HEADER_RECORDS_KEY, b"[]")
     try:
         stored_records = parse_json_as(
-            decode_json(stored), list[tuple[int, str]], f"schema metadata {HEADER_RECORDS_KEY.decode()}"
+            decode_json(stored), list[tuple[int, str]], f"schema metadata {_HEADER_RECORDS_KEY.decode()}"
         )
     except FormatError as error:
         raise SchemaError(str(error)) from error
-    records = tuple((kind, from_hex(payload, HEADER_RECORDS_KEY)) for kind, payload in stored_records)
+    records = tuple((kind, from_hex(payload, _HEADER_RECORDS_KEY)) for kind, payload in stored_records)
     if any(kind in list(HeaderRecord) or not -(1 << 31) <= kind < 1 << 31 for kind, _ in records):
-        raise SchemaError(f"schema metadata {HEADER_RECORDS_KEY.decode()}: a type that sawlog writes itself, or no i32")
+        raise SchemaError(
+            f"schema metadata {_HEADER_RECORDS_KEY.decode()}: a type that sawlog writes itself, or no i32"
+        )
     return records
 
 

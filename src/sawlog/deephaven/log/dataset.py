@@ -452,7 +452,7 @@ class DeephavenLogContents(Contents):
         options = {part: getattr(self._options, part) for part in fields if getattr(self._options, part) is not None}
         if not single and any(getattr(name, part) not in (None, value) for part, value in options.items()):
             return None
-        return replace(name, **options) if options else name
+        return name._replace(**options) if options else name
 
     def _group_logs(self, request: BoundScan) -> list[list[BinaryLog]]:
         partitions: dict[tuple[str, ...], list[BinaryLog]] = {}

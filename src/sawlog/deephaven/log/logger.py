@@ -9,7 +9,6 @@ import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal, Self
 
@@ -269,9 +268,9 @@ class Logger:
         millis = int(self._start_time * 1000)
         while True:
             start_time = datetime.fromtimestamp(millis / 1000, UTC)
-            name = replace(self._name, start_time=start_time)
+            name = self._name._replace(start_time=start_time)
             if name.column_partition is None:
-                name = replace(name, column_partition=f"{start_time:%Y-%m-%d}")
+                name = name._replace(column_partition=f"{start_time:%Y-%m-%d}")
             try:
                 path = os.path.join(self._path, format_name(name))
             except ValueError as error:

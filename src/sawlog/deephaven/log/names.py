@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
+from typing import NamedTuple
 
 _BIN = ".bin"
 _SETS = ("System", "User")
 _STANDARD_TOKENS = 5
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)\.(\d\d)(\d\d)(\d\d)\.(\d{1,6})([+-]\d{4}|Z)?$")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d\.\d{6}\.\d{1,6}([+-]\d\d[0-5]\d|Z)?$")
 _FIRST_TIME = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=24, microseconds=-1)))
-_TIME_STEP = timedelta(microseconds=1)
 _WHOLE_BIN = re.compile(r"\.bin(\.|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class LogName:
+class LogName(NamedTuple):
     """Parts of the name of a log. Those that it says nothing on are None.
 
     Attributes:
@@ -41,9 +39,7 @@ class LogName:
     @property
     def partition(self) -> tuple[str, str, str, str]:
         """Key that files of one partition share: namespace, table, internal and column partition."""
-        parts = (self.namespace, self.table, self.internal_partition, self.column_partition)
-        namespace, table, internal, column = (part or "" for part in parts)
-        return namespace, table, internal, column
+        return self.namespace or "", self.table or "", self.internal_partition or "", self.column_partition or ""
 
 
 def is_log_name(name: str) -> bool:
@@ -105,28 +101,18 @@ def order_key(name: LogName, path: str) -> str:
     It is one string, because sorting holds the keys of all files at a time.
     """
     namespace, table, internal, column = name.partition
-    began = "" if name.start_time is None else f"{(name.start_time - _FIRST_TIME) // _TIME_STEP:018}"
+    age = None if name.start_time is None else name.start_time - _FIRST_TIME
+    began = "" if age is None else f"{age.days * 86_400 + age.seconds:012}{age.microseconds:06}"
     return f"{namespace}\0{table}\0{column}\0{internal}\0{began}\0{path}"
 
 
 def _parse_begin(text: str) -> datetime | None:
+    """Return the time at the end of a name; in UTC where it names no zone."""
     match = _TIME.search(text)
     if match is None:
         return None
-    *digits, fraction, zone = match.groups()
-    year, month, day, hour, minute, second = map(int, digits)
     try:
-        return datetime(year, month, day, hour, minute, second, int(fraction.ljust(6, "0")), _parse_zone(zone))
+        time = datetime.fromisoformat(match[0])
     except ValueError:
         return None
-
-
-def _parse_zone(text: str | None) -> timezone:
-    """Return a time's zone, `+0130` or `Z`; UTC where none is named."""
-    if text in (None, "Z", "+0000"):
-        return UTC
-    hours, minutes = int(text[1:3]), int(text[3:])
-    if minutes > 59:
-        raise ValueError(f"{text}: {minutes} minutes")
-    offset = timedelta(hours=hours, minutes=minutes)
-    return timezone(-offset if text[0] == "-" else offset)
+    return time if match[1] else time.replace(tzinfo=UTC)

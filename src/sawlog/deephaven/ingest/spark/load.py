@@ -136,7 +136,7 @@ def _group_tables(source: PathLike | Sequence[PathLike], scan: Scan) -> dict[tup
         name = parse_name(file.name)
         if any(getattr(name, part) not in (None, value) for part, value in named_parts.items()):
             continue
-        partition = _make_partition(replace(name, **named_parts), file.path)
+        partition = _make_partition(name._replace(**named_parts), file.path)
         if paths_by_name.setdefault(file.name, file.path) != file.path:
             raise OptionError(f"{file.path}: {paths_by_name[file.name]} has the same name; leave the copy out")
         tables.setdefault((partition.namespace, partition.table), []).append(file)
@@ -257,7 +257,7 @@ class _TableImport:
     def _open_logs(self, files: Sequence[File], locations: list[TreeLocation]) -> _Logs | None:
         """Return the logs of one table; None when all of them are new, and still inside their headers."""
         imported_logs = {name for location in locations if location.record is not None for name in location.record.logs}
-        name = replace(parse_name(files[0].name), **_select_options(self._scan))
+        name = parse_name(files[0].name)._replace(**_select_options(self._scan))
         partition = _make_partition(name, files[0].path)
         options = replace(self._scan.options, namespace=partition.namespace, table=partition.table)
         scan = replace(self._scan, options=options)
