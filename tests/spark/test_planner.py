@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -182,3 +186,49 @@ def test_a_connection_that_is_closed_ends_the_process_without_a_word() -> None:
         planner.main(io.BufferedReader(io.BytesIO()), output)
     assert ended.value.code, "PySpark's daemon would call again"
     assert not output.getvalue()
+
+
+@pytest.mark.parametrize("change", [None, "grow", "add", "replace", "delete"])
+def test_a_plan_reads_no_header_again_that_describing_has_read(
+    tmp_path: Path, change: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan is of the files that there are when it is made."""
+    table = pa.table({"number": pa.array([1, 2], pa.int64())})
+    paths = [tmp_path / f"N.T.bin.{number:06}" for number in range(8)]
+    for path in paths:
+        sawlog.write(table, path, format="deephaven_log")
+    later = time.time() + 30
+    monkeypatch.setattr(time, "time", lambda: later)  # as though nobody had written there for a while
+    opened: list[str] = []
+    open_file = os.open
+
+    def note(path: Any, *arguments: Any, **settings: Any) -> int:
+        opened.append(str(path))
+        return open_file(path, *arguments, **settings)
+
+    options = {"path": str(tmp_path)}
+    full = StructType.fromJson(json.loads(planner.describe(options)["schema"]))
+    neighbour = tmp_path / "N.T.bin.000009"
+    if change == "grow":
+        sawlog.write(pa.table({"number": pa.array([1, 2, 3], pa.int64())}), neighbour, format="deephaven_log")
+        paths[0].write_bytes(neighbour.read_bytes())
+        neighbour.unlink()
+    elif change == "add":
+        sawlog.write(table, neighbour, format="deephaven_log")
+    elif change == "replace":
+        shutil.copy(paths[0], neighbour)
+        neighbour.rename(paths[0])
+    elif change == "delete":
+        paths[0].unlink()
+    monkeypatch.setattr(os, "open", note)
+    rows = []
+    for _ in range(2):
+        opened.clear()
+        (side,) = planner.plan(options, full, [planner.ScanRequest(StructType([]), [])])
+        headers = sum(name.startswith(f"{tmp_path}/") for name in opened)
+        assert (headers == 0) == (change is None and not rows)
+        batches = (pa.record_batch({"task": [task], "stop": ["stop"]}) for task in side.partitions)
+        rows.append(
+            sum(sum(counts.column(0).to_pylist()) for batch in batches for counts in side.function(iter([batch])))
+        )
+    assert rows == [{"grow": 17, "add": 18, "delete": 14}.get(change or "", 16)] * 2

@@ -34,7 +34,7 @@ from sawlog.storage.workers import finish_all
 
 _MAX_UPLOADS = 8
 """Files that are sent at a time, each in parts."""
-_TIME_STEP_SECONDS = 3.0
+TIME_STEP_SECONDS = 3.0
 """Seconds after which a change of a directory shows in its times: file systems count them in steps."""
 
 
@@ -111,7 +111,7 @@ def is_directory_entry(entry: os.DirEntry[str]) -> bool:
 def find_names(directory: str, names: re.Pattern[str]) -> tuple[str, ...]:
     """Return names in a local directory that a pattern finds; it is listed again only if it has changed."""
     status = os.stat(directory)
-    is_old = time.time() - max(status.st_mtime, status.st_ctime) > _TIME_STEP_SECONDS
+    is_old = time.time() - max(status.st_mtime, status.st_ctime) > TIME_STEP_SECONDS
     state = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
     return (_list_names if is_old else _list_names.__wrapped__)(directory, names, state)
 
