@@ -581,6 +581,17 @@ def test_fields_of_messages_that_the_kernels_read(value: str, is_plain: bool) ->
     assert find_plain_entries("cometbft_blocks", [(b"blockStore", bytes.fromhex(value))]) == [is_plain]
 
 
+@pytest.mark.parametrize("value", [0, 1, 2, 3, 4, 9, 10, 127, 128])
+def test_small_numbers_of_all_kinds_are_plain(value: int) -> None:
+    number, text = encode_varint(value), b"x" * value
+    data = b"".join(
+        field_of(place, 2 if place in (1, 3, 4, 5) else 0, text if place in (1, 3, 4, 5) else number)
+        for place in (1, 2, 3, 4, 5, 7, 12)
+    )
+    message = field_of(3, 0, number) + field_of(4, 2, data) + field_of(7, 0, number) + field_of(13, 0, number)
+    assert find_plain_entries("notifications", [(b"DATA:http_a\0p#1", message)]) == [True]
+
+
 def test_values_whose_text_is_much_longer_find_room() -> None:
     header = b"".join(field_of(number, 2, b"") for number in range(6, 15))
     meta = field_of(3, 2, header)

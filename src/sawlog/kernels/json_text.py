@@ -16,6 +16,7 @@ from sawlog.kernels.memory import copy_bytes, count_low_zeros, load_u64, store_u
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _HALF, _ONE, _SIX, _SIXTEEN, _TEN, _THREE, _TWO, _ZERO
 from sawlog.kernels.signature import Bytes, Int64s, OutBytes, OutInt32s
 from sawlog.kernels.text import HIGH_BITS, make_text, measure_utf8, put_beyond_ascii, read_utf_16
+from sawlog.kernels.vector import copy_plain_16
 
 _IS_ESCAPED = np.zeros(256, np.uint8)
 _IS_ESCAPED[list(b'"\\/bfnrt')] = 1
@@ -111,9 +112,13 @@ def put_unsigned(out: Any, pos: Any, value: Any) -> Any:
         return pos + width
     high = value // _EIGHT_DIGITS
     top = high // _EIGHT_DIGITS
-    word, width = _drop_zeros(_join_digits(top if top > _ZERO else high))
-    store_u64(out, pos, word)  # the digits after it overwrite what is too much
-    pos += width
+    if _ZERO < top < _TEN:  # as in times in microseconds since 1601
+        out[pos] = np.uint64(48) + top
+        pos += _ONE
+    else:
+        word, width = _drop_zeros(_join_digits(top if top > _ZERO else high))
+        store_u64(out, pos, word)  # the digits after it overwrite what is too much
+        pos += width
     if top > _ZERO:
         store_u64(out, pos, _join_digits(high - top * _EIGHT_DIGITS))
         pos += _EIGHT
@@ -165,12 +170,12 @@ def _put_characters(out: Any, pos: Any, data: Any, cursor: Any, end: Any, is_lat
     out[pos] = 34
     pos += _ONE
     while cursor < end:
-        if end - cursor >= _EIGHT:
-            word = load_u64(data, cursor)
-            if are_plain(word):
-                store_u64(out, pos, word)
-                pos += _EIGHT
-                cursor += _EIGHT
+        if min(np.uint64(len(data)) - cursor, np.uint64(len(out)) - pos) >= _SIXTEEN:
+            marks = copy_plain_16(out, pos, data, cursor)
+            plain = count_low_zeros(marks | _ONE << min(end - cursor, _SIXTEEN))
+            pos += plain
+            cursor += plain
+            if plain == _SIXTEEN or cursor == end:
                 continue
         byte = data[cursor]
         if byte < 128:
@@ -193,7 +198,10 @@ def _put_characters(out: Any, pos: Any, data: Any, cursor: Any, end: Any, is_lat
 
 @inlined
 def put_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
-    """Write a JSON string; return the position after it, which is 0 where the bytes are no UTF-8."""
+    """Write a JSON string; return the position after it, which is 0 where the bytes are no UTF-8.
+
+    Of `out`, 16 bytes after it may be overwritten.
+    """
     return _put_characters(out, pos, data, start, end, False)
 
 

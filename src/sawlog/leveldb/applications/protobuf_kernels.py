@@ -74,6 +74,8 @@ KINDS = {
 """Kinds of fields, and the wire types of these; that of `fixed` is 1 as well. A `script` is a value of a script, a
 `path` is a text of a `base::Pickle`, and `other` ones are left to Python."""
 _INT, _UINT, _BOOL, _TEXT, _BYTES, _FLOAT, _DOUBLE, _FIXED, _ENUM, _MESSAGE, _SCRIPT, _PATH, _OTHER = range(len(KINDS))
+QUICK_TAGS, QUICK_VALUES, QUICK_BITS, WHOLE = 256, 4, (24, 8, 8, 8, 16), len(KINDS)
+"""Tags and values of fields that are found by them, and how what is found is packed; see `Declared.quick`."""
 NOTHING, PLAIN_TEXT, QUOTED_TEXT, JSON_TEXT, UTF_16_TEXT, MARKED_TEXT, DECIMAL, EMPTY, UNREAD = range(-1, -10, -1)
 """In place of a message, in this order: nothing is shown; text in UTF-8 as it is; the same as JSON, with other bytes in
 an object; text that is JSON; text in UTF-16; text in UTF-16 or Latin-1 after the byte 0 or 1; an integer in digits,
@@ -111,8 +113,10 @@ class Declared(NamedTuple):
         values: uint64, value i of all enums is `texts[values[i] : values[i + 1]]` in JSON.
         last_values: uint64, by first value of an enum: the one after its last.
         texts: uint8, names of values; empty for those that have none.
-        quick: uint16, by number of a message and tag, the lower ones: the place of the field plus one, if that is a
-            single number or text; otherwise 0.
+        quick: uint64, by number of a message, and tag, the lower ones, times `QUICK_VALUES`, plus the value, or the
+            length of a text; all large ones are the last. 0 if the field is no single number or text. Otherwise, from
+            the lowest bits on, as many as `QUICK_BITS` says for each: where its name begins and how long it is, its
+            `capture`, its kind, or `WHOLE` if its value follows its name in `names`, and its place in `fields`.
     """
 
     nodes: Annotated[Any, Array(NODE)]
@@ -121,7 +125,7 @@ class Declared(NamedTuple):
     values: UInt64s
     last_values: UInt64s
     texts: Bytes
-    quick: Annotated[Any, Array(np.uint16, 2)]
+    quick: Annotated[Any, Array(np.uint64, 2)]
 
 
 class Spans(NamedTuple):
@@ -201,6 +205,12 @@ _SINGLE = np.uint64(1)
 _BYTES_TEXT = make_text(b'{"$bytes":')
 _TRUE_TEXT, _FALSE_TEXT = (np.uint64(int.from_bytes(name, "little")) for name in (b"true", b"false"))
 _DIGIT = np.uint64(48)
+_VALUES, _LOW8, _LOW16, _NAME_MASK = (
+    np.uint64(number) for number in (QUICK_VALUES, 0xFF, 0xFFFF, (1 << QUICK_BITS[0]) - 1)
+)
+_WHOLE = np.uint64(WHOLE << QUICK_BITS[2])
+"""Its kind, and no capture."""
+_LENGTH_SHIFT, _CAPTURE_SHIFT, _KIND_SHIFT, _PLACE_SHIFT = np.cumsum(QUICK_BITS[:-1]).astype(np.uint64)
 _MOST_DIGITS = np.uint64(18)
 
 
@@ -484,6 +494,16 @@ def _put_name(declared: Any, field: Any, has_comma: Any, out: Any, pos: Any) -> 
 
 
 @always_inlined
+def _put_quick_name(names: Any, entry: Any, out: Any, pos: Any) -> Any:
+    """Return the position after the name of a field that is found by its tag, and after its value, if that follows."""
+    name, length = entry & _NAME_MASK, entry >> _LENGTH_SHIFT & _LOW8
+    copy_32(out, pos, names, name)
+    if length > _HALF:
+        copy_short(out, pos, names, name, length)
+    return pos + length
+
+
+@always_inlined
 def _put_quick_fields(
     data: Any, pos: Any, end: Any, numbers: Any, row: Any, declared: Any, rendered: Any, state: Any
 ) -> Any:
@@ -493,6 +513,7 @@ def _put_quick_fields(
         The position after them, the number of the last one, and the position after their text, which is 0 in doubt.
     """
     out, names, quick, out_pos = rendered.out, declared.names, declared.quick, state.position
+    captures = rendered.captures
     node, number = numbers  # of the message, and of the field before
     before = last_tag = number << _THREE | _SEVEN
     first = out_pos - _ONE
@@ -505,39 +526,42 @@ def _put_quick_fields(
                 break
             tag = tag & _LOW7 | value << _SEVEN
             value, after = np.uint64(data[pos + _TWO]), pos + _THREE
-            if tag >= np.uint64(quick.shape[1]):
+            if tag >= QUICK_TAGS:
                 break
-        place = np.uint64(quick[node, tag])
-        if place == _ZERO or tag <= last_tag:
+        entry = quick[node, tag * _VALUES + min(value, _VALUES - _ONE)]
+        if entry == _ZERO or tag <= last_tag:
             break
-        field = declared.fields[place - _ONE]
+        if entry >> _CAPTURE_SHIFT & _LOW16 == _WHOLE:
+            out_pos = _put_quick_name(names, entry, out, out_pos)
+            last_tag, pos = tag, after
+            continue
+        kind, slot = entry >> _KIND_SHIFT & _LOW8, entry >> _CAPTURE_SHIFT & _LOW8
         is_text = tag & _SEVEN != _ZERO
-        if value >= _MORE:
-            if is_text:
+        if kind != WHOLE:
+            if value >= _MORE:
+                if is_text:
+                    break
+                value, after = _read_strict_varint(data, after - _ONE, end)
+                if after == _ZERO:
+                    break
+            if is_text and value > end - after:
                 break
-            value, after = _read_strict_varint(data, after - _ONE, end)
-            if after == _ZERO:
+        if slot > _ZERO:
+            captures.words[slot - _ONE, row] = np.int64(after if is_text else value)
+            captures.lengths[slot - _ONE, row] = np.int64(value if is_text else _ZERO)
+            if kind == _UINT and np.int64(value) < 0:
                 break
-        if is_text and value > end - after:
-            break
-        if field.capture > _ZERO:
-            start = after if is_text else value
-            if not _capture(field, start, start + value, row, rendered.captures):
-                break
-        name = field.name
-        length = field.name_end - name
-        copy_32(out, out_pos, names, name)
-        if length > _HALF:
-            copy_short(out, out_pos, names, name, length)
-        out_pos += length
+        out_pos = _put_quick_name(names, entry, out, out_pos)
         last_tag, pos = tag, after
+        if kind == WHOLE:
+            continue
         if is_text:
             out_pos = _put_text(data, pos, pos + value, out, out_pos, state)
             if out_pos == _ZERO:
                 break
             pos += value
         else:
-            out_pos = _put_number(declared, field, value, out, out_pos)
+            out_pos = _put_number(declared, declared.fields[entry >> _PLACE_SHIFT], value, out, out_pos)
     if number == _ZERO:
         out[first] = 123
         out_pos = out_pos + _ONE if last_tag == before else out_pos

@@ -29,7 +29,7 @@ INTEGER = "integer"
 _KINDS = tuple(k.KINDS)
 _END = (1 << 64) - 1, 0, 0, 0, 0, 0, 0
 """Comes after the fields of a message."""
-_QUICK_TAGS = 256
+_SHIFTS = compute_offsets(k.QUICK_BITS)[:-1].tolist()
 _QUICK_KINDS = ("int", "uint", "bool", "enum", "text")
 """Of fields that are found by their tags, and the kinds that they have."""
 
@@ -409,7 +409,6 @@ class MessageRows:
     Attributes:
         names: What numbers and texts are noted down as.
         nodes: By the name of a message that is a whole value: its number for the kernel.
-        declared: What the kernel goes by.
         texts: Room for the texts of values.
 
     Args:
@@ -431,6 +430,7 @@ class MessageRows:
         self._numbers: dict[tuple[str, tuple[tuple[tuple[str, ...], int], ...]], int] = {}
         self._fields: list[list[tuple[int, ...]]] = []
         self._captures: list[int] = []
+        self._contents: dict[bytes, int] = {}
         self._text = bytearray()
         self._values: list[str] = []
         self._last_values: dict[int, int] = {}
@@ -440,16 +440,21 @@ class MessageRows:
             )
             for root, paths in captures.items()
         }
+
+    @cached_property
+    def declared(self) -> k.Declared:
+        """Tables that the kernel goes by."""
         rows = [[*fields, _END] for fields in self._fields]
         firsts = compute_offsets(list(map(len, rows)))
-        quick = np.zeros((len(rows), _QUICK_TAGS), np.uint16)
+        quick = np.zeros((len(rows), k.QUICK_TAGS * k.QUICK_VALUES), np.uint64)
         for node, fields in enumerate(rows):
-            for place, (tag, kind, is_repeated, *_) in enumerate(fields, 1):
-                if tag < _QUICK_TAGS and not is_repeated and _KINDS[kind] in _QUICK_KINDS:
-                    quick[node, tag] = firsts[node] + place
+            for place, field in enumerate(fields, int(firsts[node])):
+                if field[0] < k.QUICK_TAGS and not field[2] and _KINDS[field[1]] in _QUICK_KINDS:
+                    start = field[0] * k.QUICK_VALUES
+                    quick[node, start : start + k.QUICK_VALUES] = self._pack_field(field, place)
         last_values = np.array([self._last_values.get(value, 0) for value in range(len(self._values) + 1)], np.uint64)
         texts = [to_json(value).encode() if value else b"" for value in self._values]
-        self.declared = k.Declared(
+        return k.Declared(
             np.array(list(zip(firsts[:-1], self._captures, strict=True)), k.NODE),
             np.array([field for fields in rows for field in fields], k.FIELD),
             np.frombuffer(bytes(self._text) + bytes(k.SLACK), np.uint8),
@@ -488,6 +493,28 @@ class MessageRows:
             bounds = start, len(self._text)
             rows.append((tag, _KINDS.index(kind), field.is_repeated, target, *bounds, capture))
         return node
+
+    def _pack_field(self, field: tuple[int, ...], place: int) -> list[int]:
+        """Return how a field is found, by its value; see `Declared.quick`."""
+        _, kind, _, target, name, name_end, capture = field
+        texts = [str(value) for value in range(k.QUICK_VALUES - 1)]
+        if _KINDS[kind] == "text":
+            texts = ['""']
+        elif _KINDS[kind] == "bool":
+            texts = ["false", *["true"] * (len(texts) - 1)]
+        elif _KINDS[kind] == "enum":
+            names = self._values[target : self._last_values[target]][: len(texts)]
+            texts[: len(names)] = [to_json(value) if value else text for value, text in zip(names, texts, strict=False)]
+        packed = []
+        for text in [*texts, *[""] * (k.QUICK_VALUES - len(texts))]:
+            parts = name, name_end - name, capture, kind, place
+            content = bytes(self._text[name:name_end]) + text.encode()
+            if text and len(content) < 1 << k.QUICK_BITS[1]:
+                parts = self._contents.setdefault(content, len(self._text)), len(content), capture, k.WHOLE, place
+                if parts[0] == len(self._text):
+                    self._text += content
+            packed.append(sum(part << shift for part, shift in zip(parts, _SHIFTS, strict=True)))
+        return packed
 
     def render(self, values: pa.Array | k.Spans, roots: NDArray[np.int64]) -> ValueRows:
         """Render many values.
