@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sawlog.arrow import Column
-from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes, count_low_zeros, load_u64, store_u16, store_u32, store_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _HALF, _ONE, _SIX, _SIXTEEN, _TEN, _THREE, _TWO, _ZERO
 from sawlog.kernels.signature import Bytes, Int64s, OutBytes, OutInt32s
@@ -137,7 +137,7 @@ def put_integer(out: Any, pos: Any, value: Any) -> Any:
 
 
 @inlined
-def are_plain(word: Any) -> Any:
+def _are_plain(word: Any) -> Any:
     """Return whether eight bytes are characters of ASCII that JSON has as they are."""
     quotes = word ^ _BYTES_OF_QUOTE
     backslashes = word ^ _BYTES_OF_BACKSLASH
@@ -163,6 +163,33 @@ def _put_ascii(out: Any, pos: Any, byte: Any) -> Any:
     out[pos + _FOUR] = _HEX[byte >> 4]
     out[pos + np.uint64(5)] = _HEX[byte & 15]
     return pos + _SIX
+
+
+_ROOM = np.uint64(32)
+"""What `put_plain_string` needs besides the text: it writes 16 bytes at a time, and two quotes."""
+
+
+@always_inlined
+def put_plain_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
+    """Write a JSON string of ASCII that is as JSON has it; return the position after it.
+
+    It is 0 for other texts, and near the ends of the arrays.
+    """
+    length = end - start
+    if np.uint64(len(data)) - end < _SIXTEEN or np.uint64(len(out)) - pos < length + _ROOM:
+        return _ZERO
+    out[pos] = 34
+    pos += _ONE
+    done = _ZERO
+    while done < length:
+        marks = copy_plain_16(out, pos + done, data, start + done)
+        if length - done < _SIXTEEN:
+            marks &= (_ONE << length - done) - _ONE
+        if marks != _ZERO:
+            return _ZERO
+        done += _SIXTEEN
+    out[pos + length] = 34
+    return pos + length + _ONE
 
 
 @inlined
@@ -308,7 +335,7 @@ def _find_string_end(data: Any, pos: Any, end: Any) -> Any:
     """Return the position after a string of JSON at `pos`, without halves of surrogate pairs; 0 for none."""
     pos += _ONE
     while pos < end:
-        if end - pos >= _EIGHT and are_plain(load_u64(data, pos)):
+        if end - pos >= _EIGHT and _are_plain(load_u64(data, pos)):
             pos += _EIGHT
             continue
         byte = data[pos]

@@ -18,6 +18,7 @@ from sawlog.kernels.json_text import (
     is_json,
     put_base64,
     put_integer,
+    put_plain_string,
     put_string,
     put_text,
     put_unsigned,
@@ -52,7 +53,7 @@ from sawlog.kernels.signature import (
     UInt64s,
 )
 from sawlog.kernels.text import HIGH_BITS, find_utf8_end, make_text, put_latin_1, put_utf_16
-from sawlog.kernels.vector import copy_16, copy_32, copy_plain_16, copy_short
+from sawlog.kernels.vector import copy_16, copy_32, copy_short
 from sawlog.leveldb.applications.script_kernels import LEVEL, MAX_LEVELS, MAX_NAMES, NAME, put_script
 from sawlog.leveldb.records.kernels import Strings
 
@@ -303,21 +304,10 @@ def _put_escaped(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any
 @always_inlined
 def _put_text(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
     """Write a string as `_put_escaped` does; most texts have only characters that JSON has as they are."""
-    length = end - start
-    if np.uint64(len(data)) - end >= _SIXTEEN and np.uint64(len(out)) - pos >= length + _SLACK:
-        out[pos] = 34
-        text_pos, done = pos + _ONE, _ZERO
-        while done < length:
-            marks = copy_plain_16(out, text_pos + done, data, start + done)
-            if length - done < _SIXTEEN:
-                marks &= (_ONE << length - done) - _ONE
-            if marks != _ZERO:
-                break
-            done += _SIXTEEN
-        if done >= length:
-            out[text_pos + length] = 34
-            return text_pos + length + _ONE
-    return _put_escaped(data, start, end, out, pos, state)
+    text_end = _ZERO
+    if np.uint64(len(out)) - pos >= end - start + _SLACK:
+        text_end = put_plain_string(out, pos, data, start, end)
+    return text_end if text_end != _ZERO else _put_escaped(data, start, end, out, pos, state)
 
 
 @inlined

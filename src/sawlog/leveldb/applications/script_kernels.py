@@ -16,6 +16,7 @@ from sawlog.kernels.json_text import (
     put_digits,
     put_integer,
     put_latin_1_string,
+    put_plain_string,
     put_string,
     put_text,
     put_timestamp,
@@ -133,7 +134,10 @@ def _put_text(data: Any, pos: Any, end: Any, tag: Any, texts: Any, state: Any) -
     if pos == _ZERO or size > end - pos or not has_room(texts, state, size):
         return _ZERO
     out = texts.out
-    if tag == layout.LATIN_1_TAG:
+    text_end = put_plain_string(out, state.position, data, pos, pos + size) if tag != layout.UTF_16_TAG else _ZERO
+    if text_end != _ZERO:
+        state.position = text_end
+    elif tag == layout.LATIN_1_TAG:
         state.position = put_latin_1_string(out, state.position, data, pos, pos + size)
     elif tag == layout.UTF_16_TAG:
         state.position = put_utf_16_string(out, state.position, data, pos, pos + size, False)
