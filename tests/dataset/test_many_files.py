@@ -23,10 +23,11 @@ from typer.testing import CliRunner
 
 import sawlog
 from sawlog.cli.app import app
+from sawlog.format.recognition import get_format
 from sawlog.milvus import paths
 from sawlog.spark import planner
 from sawlog.spark.reader import make_reader, read_schema
-from sawlog.storage import Storage
+from sawlog.storage import File, Storage
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 FEW, MANY = 50, 200
@@ -194,6 +195,17 @@ def test_paths_of_milvus_are_parsed_twice_however_many_there_are(
         parsed.clear()
         assert sawlog.open(tmp_path, format="milvus_binlog").schema
         assert len(parsed) <= 2.2 * len(files)
+
+
+@pytest.mark.parametrize("format", sawlog.formats())
+def test_choosing_files_again_costs_the_same_however_many_there_are(format: str) -> None:
+    """A memory of names that is smaller than a folder remembers nothing of it."""
+    work = []
+    for count in (FEW, 40 * FEW):
+        files = [File(f"folder/NS.T.bin.{number:06}", 1, False) for number in range(count)]
+        get_format(format).select(files, "rows")
+        work.append(calls(lambda: get_format(format).select(files, "rows")) / count)  # noqa: B023
+    assert work[1] <= LIMIT * work[0]
 
 
 @pytest.mark.parametrize("format", MAKERS)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from functools import lru_cache
 from typing import Final
 
 from sawlog.deephaven.types import ARRAYS
@@ -170,14 +169,13 @@ class ColumnDamageKind(DamageKind):
     UNSAFE_PATH = 8
 
 
-@lru_cache(1024)  # locations of a table have files of the same names
+_COLUMN_FILE_NAME = re.compile(rf"({COLUMN_NAME.pattern})({'|'.join(map(re.escape, SUFFIXES))})")
+
+
 def split_name(name: str) -> tuple[str, str] | None:
     """Return the column and suffix of a column file's name; None when it is not called like one."""
-    for suffix in SUFFIXES:
-        if name.endswith(suffix):
-            column = name[: -len(suffix)]
-            return (column, suffix) if COLUMN_NAME.fullmatch(column) else None
-    return None
+    match = _COLUMN_FILE_NAME.fullmatch(name)
+    return (match[1], match[2]) if match is not None else None
 
 
 def is_member(name: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 
 from sawlog.format.damage import DamageKind
 from sawlog.kernels.layout import Number
@@ -126,23 +125,20 @@ class DatabaseDamageKind(DamageKind):
     """A file of a backup has another checksum than the backup says."""
 
 
-_PARTS = {
-    "manifest": MANIFEST_NAME,
-    "pointer": re.compile(f"^{CURRENT_NAME}$|{MARKER_NAME.pattern}"),
-    "table": TABLE_NAME,
-    "log": LOG_NAME,
-}
-
+_PART = re.compile(
+    rf"(?P<manifest>{MANIFEST_NAME.pattern})|(?P<pointer>^{CURRENT_NAME}$|{MARKER_NAME.pattern})"
+    rf"|(?P<table>{TABLE_NAME.pattern})|(?P<log>{LOG_NAME.pattern})"
+)
 ENGINE_NAME = re.compile(
     r"^(LOG(\.old(\.\d+)?)?|LOCK|IDENTITY|OPTIONS-\d+|REMOTE-OBJ-CATALOG-\d+|marker\.[a-z-]+\.\d+\.[\w-]+)$"
 )
 """What an engine keeps for itself: messages, locks, settings."""
 
 
-@lru_cache(1 << 10)  # files of many databases have the same names
 def _find_part(name: str) -> str:
-    """Return what of a database a file of that name is; empty for no part of `_PARTS`."""
-    return next((part for part, pattern in _PARTS.items() if pattern.match(name)), "")
+    """Return what of a database a file of that name is, as `_PART` calls it; empty for none."""
+    match = _PART.match(name)
+    return match.lastgroup or "" if match is not None else ""
 
 
 def find_homes(files: Iterable[File], home: Callable[[File], str]) -> set[str]:
