@@ -39,7 +39,7 @@ SECOND_SESSION = "tests/spark/test_l"
 """From here on, by name, tests share a second session: one for all of them takes longer than all other tests."""
 LAWS = 36
 """Of the samples of each law, one in so many is in a run without `--all`."""
-MANY, MANY_ON_SPARK = 3, 2
+MANY = 2
 """Of so many parameter sets of a test, or more, every other one is in such a run, unless it is marked otherwise."""
 VERY_MANY = 10
 """Of so many, or more, it is one in four."""
@@ -106,8 +106,7 @@ def stride(item: pytest.Item, sets: int) -> int:
     marker = item.get_closest_marker("spread")
     if marker is not None:
         return int(marker.args[0])
-    many = MANY_ON_SPARK if item.nodeid.startswith("tests/spark/") else MANY
-    return LAWS if of_law else 1 if sets < many else 2 if sets < VERY_MANY else 4
+    return LAWS if of_law else 1 if sets < MANY else 2 if sets < VERY_MANY else 4
 
 
 def spread(items: list[pytest.Item]) -> list[pytest.Item]:
