@@ -165,7 +165,7 @@ def check_growth(
 @pytest.mark.parametrize("verb", ["plan", "count"])
 @pytest.mark.parametrize("format", MAKERS)
 def test_a_file_takes_a_kilobyte_beyond_its_name(format: str, verb: str, tmp_path: Path) -> None:
-    few, many = (measure_memory(tmp_path / str(count), format, verb, count) for count in (MANY, 3 * MANY))
+    few, many = (measure_memory(tmp_path / str(count), format, verb, count) for count in (MANY, 5 * MANY))
     assert (many[1] - few[1]) / (many[0] - few[0]) <= 1 << 10
 
 

@@ -227,7 +227,7 @@ def test_a_plan_reads_no_header_again_that_describing_has_read(
         (side,) = planner.plan(options, full, [planner.ScanRequest(StructType([]), [])])
         headers = sum(name.startswith(f"{tmp_path}/") for name in opened)
         assert (headers == 0) == (change is None and not rows)
-        batches = (pa.record_batch({"task": [task], "stop": ["stop"]}) for task in side.partitions)
+        batches = (pa.record_batch({"task": [task], "stop": [f"{tmp_path}.stop"]}) for task in side.partitions)
         rows.append(
             sum(sum(counts.column(0).to_pylist()) for batch in batches for counts in side.function(iter([batch])))
         )
