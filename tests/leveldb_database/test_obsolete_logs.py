@@ -89,12 +89,17 @@ def check_repair(path: Path, target: Path) -> Rows:
     return rows
 
 
-def test_a_flushed_table_is_read_from_its_log(tmp_path: Path) -> None:
-    with open_rocksdb(tmp_path / "db") as (scene, flush, _):
+def write_and_flush(place: Path) -> Path:
+    """A database with one table, and the log that it was written from."""
+    with open_rocksdb(place / "db") as (scene, flush, _):
         scene.fill(b"text")
         scene.keep_logs()
         flush()
-        source = copy_with_logs(scene, tmp_path / "source", list(scene.logs))
+        return copy_with_logs(scene, place / "source", list(scene.logs))
+
+
+def test_a_flushed_table_is_read_from_its_log(tmp_path: Path) -> None:
+    source = write_and_flush(tmp_path)
     all_rows = read_rows(source)
     assert sawlog.verify(source).skipped
     damage_table(source)
@@ -104,11 +109,7 @@ def test_a_flushed_table_is_read_from_its_log(tmp_path: Path) -> None:
 
 
 def test_a_missing_table_is_read_from_its_log(tmp_path: Path) -> None:
-    with open_rocksdb(tmp_path / "db") as (scene, flush, _):
-        scene.fill(b"text")
-        scene.keep_logs()
-        flush()
-        source = copy_with_logs(scene, tmp_path / "source", list(scene.logs))
+    source = write_and_flush(tmp_path)
     (table,) = source.glob("*.sst")
     table.unlink()
     assert not read_rows(source)
@@ -186,16 +187,12 @@ def test_whole_tables_need_no_logs(tmp_path: Path) -> None:
 
 def test_operations_on_what_was_there_before_are_not_done_twice(tmp_path: Path) -> None:
     """A log with others than those that replace or delete is left alone, be it whole."""
-    with open_rocksdb(tmp_path / "db") as (scene, flush, _):
-        scene.fill(b"text")
-        scene.keep_logs()
-        flush()
-        source = copy_with_logs(scene, tmp_path / "source", list(scene.logs))
-    (name,) = scene.logs
+    source = write_and_flush(tmp_path)
+    log = min(source.glob("*.log"))
     damage_table(source)
-    operations = sawlog.read(source / name, view="writes")
+    operations = sawlog.read(log, view="writes")
     names = ["merge", *operations["operation"].to_pylist()[1:]]
     changed = operations.set_column(1, operations.schema.field(1), [names])
-    (source / name).unlink()
-    sawlog.write(changed, source / name, format="leveldb_log", view="writes")
+    log.unlink()
+    sawlog.write(changed, log, format="leveldb_log", view="writes")
     assert read_rows(source, salvage="logs") == read_rows(source)

@@ -191,7 +191,7 @@ def _describe_tables(options: Mapping[str, str]) -> dict[str, Any]:
 
 def _take_described(options: Mapping[str, str], request: SparkRequest) -> Dataset | None:
     """Return the dataset that was described just now, if its files are local and a listing shows the same state."""
-    while _DESCRIBED:
+    if _DESCRIBED:
         described_options, start, dataset = _DESCRIBED.pop()
         states = _list_states([*dataset.files, *dataset.contents.unselected])
         is_old = all(changed is not None and start - changed > TIME_STEP_SECONDS for *_, changed in states)

@@ -138,7 +138,7 @@ class TextColumn:
 
 _ROW_BYTES = 16
 _MARGIN = 9 / 8
-_LEAST_GROWTH = 1 / 8
+_MIN_GROWTH = 1 / 8
 
 
 class TextRoom:
@@ -173,7 +173,7 @@ class TextRoom:
             else:
                 full, out = out, Column(np.uint8, min(max(2 * room, int(_MARGIN * used * rows / max(row, 1))), limit))
                 out.values[:used] = full.values[:used]
-        self._growth = _MARGIN * max(ends[-1] / max(basis, 1), _LEAST_GROWTH)
+        self._growth = _MARGIN * max(ends[-1] / max(basis, 1), _MIN_GROWTH)
         return out
 
 

@@ -81,13 +81,15 @@ def find_repeatable_logs(
 
     These may be read even where tables hold the same entries: no deleted key comes back, since they have its deletion.
     """
-    if manifest.find_fault(dialect) is not None or any(map(manifest.is_later, stored.tables)):
+    first_live = max(manifest.logs.values(), default=0)  # older ones hold what tables of some family hold
+    if min(stored.logs, default=first_live) >= first_live or manifest.find_fault(dialect) is not None:
+        return frozenset()
+    if any(map(manifest.is_later, stored.tables)):
         return frozenset()
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
     schema = pa.schema([WRITES_SCHEMA.field(SEQUENCE), WRITES_SCHEMA.field(OPERATION)])
     repeatable: list[int] = []
     following: int | None = None
-    first_live = max(manifest.logs.values(), default=0)  # older ones hold what tables of some family hold
     for number in sorted(stored.logs, reverse=True):
         parts = stored.list_parts(number)
         log_range = WriteRange.cover_file(parts[0], scan, Projection.of(schema, scan), dialect, numbered=True)

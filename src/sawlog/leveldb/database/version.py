@@ -302,8 +302,10 @@ def read_versions(
     logs = (file for number in sorted(stored.logs) if number >= manifest.min_log for file in stored.list_parts(number))
     transactions = LogTransactions(tuple(logs), metadata.dialect, metadata.settings, storage)
     repeatable: frozenset[int] = frozenset()
-    if "logs" in options.salvage and transactions.logged is None:
+    if "logs" in options.salvage:
         repeatable = find_repeatable_logs(manifest, stored, metadata.dialect, storage)
+    if repeatable and transactions.logged is not None:
+        repeatable = frozenset()
     return {
         name: _make_version(metadata, manifest, family, stored, cut, transactions, repeatable, storage, options)
         for family, name in families
