@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 import pytest
 from pyspark.serializers import CPickleSerializer
@@ -20,6 +21,9 @@ from pyspark.sql.types import StructType
 import sawlog
 from sawlog.format.planning import FRAGMENTS_PER_TASK
 from sawlog.spark import planner
+from sawlog.spark.options import SparkRequest
+from tests.filodb_record import golden
+from tests.milvus_binlog.support import write_collection
 from tests.support import write_records
 
 
@@ -232,3 +236,66 @@ def test_a_plan_reads_no_header_again_that_describing_has_read(
             sum(sum(counts.column(0).to_pylist()) for batch in batches for counts in side.function(iter([batch])))
         )
     assert rows == [{"grow": 17, "add": 18, "delete": 14}.get(change or "", 16)] * 2
+
+
+FILODB_SCHEMAS = """
+[partition-schema]
+columns = ["ps:string", "pl:long"]
+predefined-keys = ["job", "instance"]
+[schemas.str-long]
+columns = ["timestamp:ts", "s:string", "h:hist:counter=false", "n:long"]
+"""
+MILVUS_SCHEMA = '{"fields": [{"name": "key", "type": 5, "is_primary": true}], "description": "shop"}'
+TABLE_XML = '<Table name="T" namespace="N" storageType="SplayedOnDisk"><Column name="number" dataType="long"/></Table>'
+
+
+BACKUP = "{tmp}/source/meta/full_meta.json"
+
+
+@pytest.mark.spread(1)
+@pytest.mark.parametrize(
+    ("format", "option", "place", "content", "change"),
+    [
+        ("deephaven_log", "schema", "{tmp}/T.schema", TABLE_XML, "N"),
+        ("deephaven_log", "schema", "{memory}/T.schema", TABLE_XML, "N"),
+        ("deephaven_table", "schema", "{tmp}/T.schema", TABLE_XML, "N"),
+        ("filodb_record", "schema", "{tmp}/schemas.toml", FILODB_SCHEMAS, "job"),
+        ("milvus_binlog", "schema", "{tmp}/schema.json", MILVUS_SCHEMA, "shop"),
+        ("milvus_binlog", "metadata", BACKUP, "", "products"),
+        ("milvus_binlog", "", BACKUP, "", "products"),
+    ],
+)
+def test_a_plan_reads_again_what_is_not_among_its_files(
+    tmp_path: Path,
+    root: str,
+    format: str,
+    option: str,
+    place: str,
+    content: str,
+    change: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Options name files of schemas and metadata; no option names metadata next to the path."""
+    path, extra = tmp_path / "source", place.format(tmp=tmp_path, memory=root)
+    table = pa.table({"number": pa.array([1, 2], pa.int64())})
+    if format == "filodb_record":
+        path.mkdir()
+        shutil.copy(golden.path("str_long_12"), path / "a.container")
+    elif format == "milvus_binlog":
+        write_collection(path, table, tree="backup", collection_name="products")
+        path /= "binlogs"
+    else:
+        sawlog.write(table, path if format == "deephaven_table" else path / "N.T.bin.000001", format=format)
+    filesystem, name = fsspec.url_to_fs(extra)
+    text = content or filesystem.cat(name).decode()
+    filesystem.pipe(name, text.encode())
+    later = time.time() + 30
+    monkeypatch.setattr(time, "time", lambda: later)  # as though nobody had written there for a while
+    options = {"path": str(path), "format": format, **({option: extra} if option else {})}
+    opened: list[SparkRequest] = []
+    open_stored = SparkRequest.open_stored
+    monkeypatch.setattr(SparkRequest, "open_stored", lambda request: opened.append(request) or open_stored(request))
+    full = StructType.fromJson(json.loads(planner.describe(options)["schema"]))
+    filesystem.pipe(name, text.replace(change, f"{change}s").encode())
+    planner.plan(options, full, [planner.ScanRequest(StructType([]), [])])
+    assert len(opened) == 2

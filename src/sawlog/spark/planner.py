@@ -31,7 +31,7 @@ from sawlog.dataset.dataset import Dataset
 from sawlog.errors import OptionError
 from sawlog.format.capabilities import list_tables
 from sawlog.format.contract import MIN_TASK_BYTES, TASK_BYTES
-from sawlog.format.options import find_time_option
+from sawlog.format.options import find_time_option, parse_options
 from sawlog.format.planning import count_indexed_rows
 from sawlog.guard import EPOCH
 from sawlog.spark.errors import is_sentence, translate_errors
@@ -53,6 +53,7 @@ from sawlog.spark.reader import (
 )
 from sawlog.storage import File
 from sawlog.storage.directories import TIME_STEP_SECONDS
+from sawlog.storage.minio.drives import walk_upwards
 
 _DESCRIBED: list[tuple[Mapping[str, str], float, Dataset]] = []
 """The options of the last path that was described, when that began, and the dataset: mostly it is planned next."""
@@ -190,14 +191,21 @@ def _describe_tables(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _take_described(options: Mapping[str, str], request: SparkRequest) -> Dataset | None:
-    """Return the dataset that was described just now, if its files are local and a listing shows the same state."""
+    """Return the dataset that was described just now, if a listing shows all that it came from in the same state."""
     if _DESCRIBED:
         described_options, start, dataset = _DESCRIBED.pop()
         states = _list_states([*dataset.files, *dataset.contents.unselected])
         is_old = all(changed is not None and start - changed > TIME_STEP_SECONDS for *_, changed in states)
-        if described_options == options and time.time() - start < SAME_QUERY_SECONDS and is_old:
+        is_same = described_options == options and time.time() - start < SAME_QUERY_SECONDS
+        roots = set(request.paths)
+        unlisted = dataset.scan.storage.unlisted - roots
+        is_shown = not any("/." in path or "/_" in path or roots.isdisjoint(walk_upwards(path)) for path in unlisted)
+        if is_same and is_old and is_shown:
+            context = f"reading {dataset.format.name}"
+            parsed: Any = parse_options(dataset.format.read_options, request.format_options, context=context)
             with contextlib.suppress(FileNotFoundError):
-                if _list_states(request.storage.make_fresh().find(request.paths)) == states:
+                listing = request.storage.make_fresh().find(request.paths)
+                if _list_states(listing) == states and parsed == dataset.scan.options:  # which may name files
                     return dataset
     return None
 

@@ -92,6 +92,11 @@ class Storage:
         return _restore(self.options, self.memory_map, self.inputs, self.file_filter, objects)
 
     @property
+    def unlisted(self) -> set[str]:
+        """Paths that were asked for, and that no listing had shown before."""
+        return self._stores.unlisted
+
+    @property
     def directories(self) -> Directories:
         """Directories, as they are now: what jobs and writers of several files do there."""
         return Directories(self.options, self._stores.forget)

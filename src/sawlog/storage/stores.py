@@ -485,6 +485,7 @@ class Stores:
         local: Files of the operating system.
         remote: Files that fsspec reaches.
         objects: Objects that servers keep in several files.
+        unlisted: Paths that were asked for, and that no listing had shown before.
 
     Args:
         options: Those of the storage, of which one says as of which time objects are read.
@@ -502,13 +503,20 @@ class Stores:
         self.objects = objects
         self.local = LocalStore(memory_map, inputs)
         self.remote = RemoteStore(self.options, inputs)
+        self.unlisted: set[str] = set()
 
     def choose_store(self, path: str) -> FileStore:
         """Return the store that a path is in."""
-        return self.remote if not self.local.has_found(path) and is_remote(path) else self.local
+        if self.local.has_found(path):
+            return self.local
+        store = self.remote if is_remote(path) else self.local
+        if not store.has_found(path):
+            self.unlisted.add(path)
+        return store
 
     def forget(self) -> None:
         """Forget what was found, but for the drives that belong together."""
+        self.unlisted.clear()
         for store in (self.local, self.remote, self.objects):
             store.forget()
 
