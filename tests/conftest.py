@@ -73,6 +73,44 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+FILES = pytest.StashKey[set[str]]()
+"""The files that are in the repository when a session begins; in the end, those that it leaves there."""
+COMPILED = {"__pycache__", "_native", "_objects"}
+"""Directories of what is compiled once, and kept."""
+
+
+def list_files(root: Path) -> set[str]:
+    """The files below a directory, but counts of coverage, and what is in hidden directories or compiled."""
+    files: set[str] = set()
+    for directory, inner, names in os.walk(root):
+        inner[:] = [name for name in inner if name not in COMPILED and not name.startswith(".")]
+        files.update(os.path.relpath(f"{directory}/{name}", root) for name in names if not name.startswith(".coverage"))
+    return files
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Of several processes, the one that starts the others looks."""
+    if not hasattr(session.config, "workerinput"):
+        session.config.stash[FILES] = list_files(session.config.rootpath)
+
+
+@pytest.hookimpl(trylast=True)  # when other processes have ended
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tests leave no file where they run: a session that does fails."""
+    if FILES in session.config.stash:
+        session.config.stash[FILES] = list_files(session.config.rootpath) - session.config.stash[FILES]
+        if session.config.stash[FILES]:
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Names the files."""
+    if config.stash.get(FILES, None):
+        terminalreporter.section("files that were not there before, which fails", red=True)
+        for path in sorted(config.stash[FILES]):
+            terminalreporter.write_line(path)
+
+
 def scope(nodeid: str) -> str:
     """What one process runs: the tests that share a session of Spark, one that needs its own, or those of a package."""
     alone = next((prefix for prefix in ALONE if nodeid.startswith(prefix)), None)
