@@ -14,6 +14,7 @@ import pytest
 
 from sawlog import api
 from sawlog.dataset import opening
+from sawlog.testing import sample
 from sawlog.testing.fuzz.__main__ import ProcessWatch, main
 from sawlog.testing.fuzz.findings import FindingLog
 from sawlog.testing.fuzz.inputs import FuzzInputs
@@ -91,10 +92,13 @@ class Recorder(FindingLog):
         super().__init__(directory, NAME, "s")
         self.numbers: list[int] = []
         self.limit = limit
+        self.scratch = directory / "scratch"
+        self.samples: set[Path] = set()
         self.stop = threading.Event()
 
     def add(self, inputs: FuzzInputs, number: int, law: str, text: str, *, is_made: bool = True) -> bool:
         self.numbers.append(number)
+        self.samples.update(self.scratch.rglob("a.toy"))
         if len(self.numbers) == self.limit:
             self.stop.set()
         return super().add(inputs, number, law, text, is_made=is_made)
@@ -102,12 +106,16 @@ class Recorder(FindingLog):
 
 @pytest.mark.parametrize("fault", ["makes no end", "sleeps"])
 def test_an_input_that_hangs_is_tried_once(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether it is its making that hangs, or its check: the next one is tried after it."""
+    """Whether it is its making that hangs, or its check: the next one is tried after it, and no sample stays."""
     inputs = FuzzInputs.of(NAME, "s")  # before there is a fault: what is watched here must not hang
     monkeypatch.setenv("TOY_FAULTS", fault)
     log = Recorder(tmp_path, 2)
+    log.scratch.mkdir()
+    monkeypatch.setattr(sample, "SCRATCH", str(log.scratch))
     ProcessWatch(NAME, "s", inputs, log, step=1, silence=0.3, seconds=60, stop=log.stop).run(0)
     assert len(set(log.numbers)) == 2
+    assert bool(log.samples) == (fault == "sleeps")
+    assert not os.listdir(log.scratch)
     readmes = [path.read_text() for path in tmp_path.glob("*/README")]
     assert all(readme.startswith("hang: nothing for 0 s") for readme in readmes)
     assert any(f"--number {log.numbers[0]}\n" in readme for readme in readmes)

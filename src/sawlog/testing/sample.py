@@ -172,8 +172,8 @@ class Subject:
         }
 
 
-SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - names are made by tempfile
-"""Where samples are put: into memory where the system has files there, for they are written thousands of times."""
+SCRATCH = "/dev/shm" if "TMPDIR" not in os.environ and os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+"""Where samples are put, which are written thousands of times: into memory, unless `TMPDIR` says where files go."""
 
 
 def make_scratch() -> TemporaryDirectory[str]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from sawlog.testing.fuzz.findings import FindingLog
 from sawlog.testing.fuzz.inputs import FuzzInputs, find_complaints
-from sawlog.testing.sample import place_sample
+from sawlog.testing.sample import make_scratch, place_sample
 
 _TICK_SECONDS = 0.2
 """Seconds after which it is seen whether it is time to end."""
@@ -58,18 +58,20 @@ class ProcessWatch:
         """Watch until it is time to end."""
         number = first
         while self.has_time():
-            number = self._watch(number)
+            with make_scratch() as scratch:  # what a process that is ended leaves goes with it
+                number = self._watch(number, scratch)
 
     def has_time(self) -> bool:
         """Return whether there is time for more."""
         return time.monotonic() < self.until and not self.stop.is_set()
 
-    def _watch(self, first: int) -> int:
-        """Watch one process to its end; return the input to go on with."""
+    def _watch(self, first: int, scratch: str) -> int:
+        """Watch one process to its end, which has a directory for samples; return the input to go on with."""
         command = [sys.executable, "-m", "sawlog.testing.fuzz.worker", self.name, self.seed, str(first), str(self.step)]
         # In a session of its own: an interrupt of the terminal is for the watch, which ends it.
+        pipe, environment = subprocess.PIPE, {**os.environ, "TMPDIR": scratch}
         process = subprocess.Popen(  # noqa: S603
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, env=environment
         )
         messages: queue.Queue[dict[str, Any] | None] = queue.Queue()
         errors: list[str] = []
