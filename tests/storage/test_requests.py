@@ -19,15 +19,21 @@ from typer.testing import CliRunner
 
 import sawlog
 from sawlog.cli.app import app
+from sawlog.format import planning
 from sawlog.storage import flight
 from sawlog.storage.remote import StoreObject
+from tests.samples import ALL, FORMATS, ROWS, samples
 from tests.storage.minio.maker import StoredVersion, format_drives, put
 from tests.support import DATABASE, SAMPLES, write_records
+
+__all__ = ["samples"]
 
 FILES = 40
 MANY = 10_000
 LOCATIONS_IN_FLIGHT = 300
 """Of tables, at most: those that are planned, those whose files are on their way, those that are read."""
+PLANNED_BYTES = 64 << 10
+"""Bytes of a long file that planning fetches, at its end, and that are not kept."""
 REQUEST_NAMES = ("cat_file", "exists", "find", "glob", "info", "isdir", "isfile", "ls", "open")
 """Methods of a file system that cost requests."""
 
@@ -179,6 +185,27 @@ def test_files_of_a_database_are_fetched_once(
     fsspec.filesystem("memory").put(f"{DATABASE}/", f"{root}/", recursive=True)
     VERBS[verb](root, "leveldb_database")
     assert [path for path in list_fetched_twice(fetched) if path.endswith(".log")] == []
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("read", [lambda dataset: dataset.to_table().num_rows, lambda dataset: dataset.count_rows()])
+@pytest.mark.parametrize("name", FORMATS)
+def test_long_files_that_threads_read_at_once_are_fetched_once(
+    name: str,
+    read: Callable[[sawlog.Dataset], int],
+    root: str,
+    samples: dict[str, Path],
+    fetched: dict[str, list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Threads share them: to find where one may begin does not take what is in front of that."""
+    monkeypatch.setattr(planning, "PIECE_BYTES", 4 << 20)
+    memory = fsspec.filesystem("memory")
+    sample, is_tree = str(samples[name]), samples[name].is_dir()
+    memory.put(f"{sample}/" if is_tree else sample, f"{root}/" if is_tree else root, recursive=is_tree)
+    assert read(sawlog.open(root, format=name, use_threads=2)) == ALL.get(name, ROWS)
+    sizes = {url: memory.size(url) for url in fetched}
+    assert {url for url, ranges in fetched.items() if sum(ranges) > 1.1 * sizes[url] + PLANNED_BYTES} == set()
 
 
 def list_fetched_twice(fetched: dict[str, list[int]]) -> list[str]:

@@ -53,9 +53,7 @@ class ContainerContents(Contents):
     """Files of containers, one after the other."""
 
     files_are_independent: ClassVar[bool] = True
-    threads_split_files: ClassVar[bool] = (
-        False  # where a file can be cut is known once its records were walked, by one thread
-    )
+    threads_split_files = False  # where a file can be cut is known once its records were walked, by one thread
 
     def _make_schema(self) -> pa.Schema:
         return pa.schema([field.arrow for field in self._fields], metadata=self._make_metadata())

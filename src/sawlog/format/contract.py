@@ -335,7 +335,7 @@ class Contents(ABC):
     """
 
     views: ClassVar[Mapping[str, View[Any]]]
-    threads_split_files: ClassVar[bool] = True
+    threads_split_files: bool = True
     files_are_independent: ClassVar[bool] = False
     unselected: Sequence[File] = ()
 

@@ -39,6 +39,7 @@ from sawlog.milvus import layout
 from sawlog.milvus.layout import BinlogDamageKind, EventType, Shape
 from sawlog.milvus.payloads.payload import SMALL_FILE_BYTES, Extent, Payload, UnreadableError
 from sawlog.storage import File, Source, Storage, find_answer, is_remote, note_answer
+from sawlog.storage.flight import WHOLE_BYTES
 from sawlog.storage.sources import MemorySource, SourceRange
 
 if TYPE_CHECKING:
@@ -289,10 +290,10 @@ BLOCK = 64 << 10
 """Bytes fetched at least: those of headers, or of a footer."""
 
 
-def open_bytes(file: File, storage: Storage) -> Source:
+def open_bytes(file: File, storage: Storage, *, planning: bool = False) -> Source:
     """Return the bytes of a file. Windows stay what they are: Arrow's arrays may point into them."""
     if (file.size <= BLOCK and not storage.memory_map) or is_remote(file.path):
-        return _RemoteSource(file, storage)
+        return _RemoteSource(file, storage, WHOLE_BYTES if planning else SMALL_FILE_BYTES)
     return storage.open(file)
 
 
@@ -300,12 +301,18 @@ class _RemoteSource:
     """Source of a remote log. Small ones are fetched whole; of large ones, what is asked for.
 
     What was fetched last is kept, and windows within it cost nothing.
+
+    Args:
+        file: The log.
+        storage: Where it is.
+        whole_bytes: Logs up to this size are fetched whole: for planning, those that are kept until they are read.
     """
 
-    def __init__(self, file: File, storage: Storage) -> None:
+    def __init__(self, file: File, storage: Storage, whole_bytes: int) -> None:
         self.size = file.size
         self._file = file
         self._storage = storage
+        self._whole_bytes = whole_bytes
         self._start = 0
         self._bytes = b""
 
@@ -327,7 +334,7 @@ class _RemoteSource:
         self._bytes = b""
 
     def _fetch(self, offset: int, length: int) -> None:
-        start, size = (0, self.size) if self.size <= SMALL_FILE_BYTES else (offset, max(length, BLOCK))
+        start, size = (0, self.size) if self.size <= self._whole_bytes else (offset, max(length, BLOCK))
         size = min(size, self.size - start)
         self._bytes = self._storage.read(self._file, start, size)
         self._start = start
@@ -601,13 +608,23 @@ class Log:
         source: Its bytes.
         max_page_bytes: See the read options.
         fault: Why its store does not deliver them.
+        planning: Whether few of the bytes are wanted.
     """
 
-    def __init__(self, file: File, source: Source, max_page_bytes: int | None, fault: Damage | None = None) -> None:
+    def __init__(
+        self,
+        file: File,
+        source: Source,
+        max_page_bytes: int | None,
+        fault: Damage | None = None,
+        *,
+        planning: bool = False,
+    ) -> None:
         self.path = file.path
         self.source = source
         self.fault = fault
         self._limit = max_page_bytes
+        self._planning = planning
         self.head = bytes(source.read_window(0, HEAD))
         self.shape: Shape = layout.sniff(self.head)
 
@@ -637,7 +654,7 @@ class Log:
         Raises:
             UnreadableError: When it is no Parquet, or claims more than its bytes justify.
         """
-        return Payload(self.source, self.path, part.extent, self._limit, span)
+        return Payload(self.source, self.path, part.extent, self._limit, span, planning=self._planning)
 
     def require_parts(
         self, report: Callable[[Damage], None] | None = None, span: tuple[int, int] | None = None
@@ -690,13 +707,13 @@ class Log:
 def open_log(file: File, storage: Storage, max_page_bytes: int | None, *, planning: bool = False) -> Log:
     """Open a file. The caller closes its source. For planning, an index may know what is asked for."""
     try:
-        bytes_ = open_bytes(file, storage)
+        bytes_ = open_bytes(file, storage, planning=planning)
     except FINDING_ERRORS as error:
         return Log(file, MemorySource(b""), max_page_bytes, error.damage)
     if planning and storage.index is not None:
         bytes_ = _IndexedSource(bytes_, file, storage)
     try:
-        return Log(file, bytes_, max_page_bytes)
+        return Log(file, bytes_, max_page_bytes, planning=planning)
     except FINDING_ERRORS as error:
         bytes_.close()
         return Log(file, MemorySource(b""), max_page_bytes, error.damage)

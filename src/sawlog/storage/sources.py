@@ -328,7 +328,8 @@ class RemoteSource:
         self._end = self.size if end is None else min(end, self.size)
         self._ranges = 1  # that are asked for ahead
         self._own_pieces: list[PendingRange] = []
-        self._pieces: list[PendingRange] = []
+        self._pieces: list[PendingRange] = []  # of others, read from their beginnings on
+        self._position = 0  # the end of the last window
         self._start = 0
         self._bytes = memoryview(b"")
 
@@ -339,6 +340,8 @@ class RemoteSource:
         if offset < self._start or offset > self._start + len(self._bytes):
             self._start, self._bytes, self._ranges = offset, memoryview(b""), 1
             self._let_go([piece for piece in self._own_pieces if not piece.start <= offset < piece.end])
+        if offset > self._position:  # what is skipped may be another source's
+            self._pieces.clear()
         parts = [self._bytes[offset - self._start :]]
         position = self._start + len(self._bytes)
         while position < end:
@@ -347,11 +350,12 @@ class RemoteSource:
             position += len(part)
         parts = [part for part in parts if len(part)]
         self._start, self._bytes = offset, parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+        self._position = end
         return np.frombuffer(self._bytes, np.uint8, length)
 
     def close(self) -> None:
-        """Close the source, as `Source.close` says."""
-        self._let_go([*self._own_pieces, *self._pieces])
+        """Close the source, as `Source.close` says. What it has not read to the end may be another source's."""
+        self._let_go([*self._own_pieces, *(piece for piece in self._pieces if piece.end <= self._position)])
         self._remote.close()
 
     def _read_part(self, offset: int, end: int) -> memoryview:
@@ -364,7 +368,7 @@ class RemoteSource:
         if piece is None:
             return self._remote.fetch(offset, min(offset + flight.REMOTE_RANGE, max(end, self._end)))
         self._let_go([past for past in (*self._own_pieces, *self._pieces) if past.end <= offset])
-        if piece.end <= self._end and piece not in self._own_pieces and piece not in self._pieces:
+        if piece.start == offset and piece.end <= self._end and piece not in self._own_pieces:
             self._pieces.append(piece)
         after = min(self._end, piece.end + self._ranges * flight.REMOTE_RANGE)
         if piece.end < after:

@@ -135,6 +135,8 @@ class DeephavenLogContents(Contents):
         self._options: ReadOptions = scan.options
         self.logs = self._open_all(files, scan)
         super().__init__(format, [log.file for log in self.logs], scan)
+        # To walk a remote log to its cuts takes all of its bytes, which would be fetched again to be read.
+        self.threads_split_files = self._options.split == "resync" or not self._has_remote_logs
 
     @cached_property
     def rows_schema(self) -> pa.Schema:
@@ -147,6 +149,10 @@ class DeephavenLogContents(Contents):
             field = pa.field(name, pa.string(), metadata={PARTITION_KEY: b"column"})
             schema = schema.insert(min(place, len(schema)), field)
         return schema
+
+    @property
+    def _has_remote_logs(self) -> bool:
+        return any(is_remote(log.file.path) for log in self.logs)
 
     @property
     def partition_column(self) -> str:
@@ -190,9 +196,8 @@ class DeephavenLogContents(Contents):
                 part = self.with_files([log.file for log in logs])
                 yield from plan(part, request, task_bytes) if self._has_layouts(logs, task_bytes) else [part]
             return
-        far = any(is_remote(log.file.path) for log in self.logs)
         large = any(log.file.size > task_bytes for log in self.logs)
-        if not far or not (self._applies or large) or self._has_layouts(self.logs, task_bytes):
+        if not self._has_remote_logs or not (self._applies or large) or self._has_layouts(self.logs, task_bytes):
             return
         for logs in self._group_logs(request):
             part = self.with_files([log.file for log in logs])
@@ -205,7 +210,7 @@ class DeephavenLogContents(Contents):
 
     def list_unscanned_parts(self, request: BoundScan, task_bytes: int) -> Iterator[Contents]:
         """Yield logs of partitions with a long one: tasks find where those may be cut, and what all of them delete."""
-        if self._options.split == "resync" or not any(is_remote(log.file.path) for log in self.logs):
+        if self.threads_split_files:
             return
         for logs in self._group_logs(request):
             if any(is_remote(log.file.path) and log.file.size > task_bytes for log in logs):

@@ -47,6 +47,7 @@ class ColumnReader:
         scan: The options.
         findings: Takes the damage.
         symbols: Its symbol table, where other readers in this process take it, too.
+        end: The row after the last one that is read; `None` where that is not known.
 
     Attributes:
         type: The Arrow type that is delivered.
@@ -64,8 +65,10 @@ class ColumnReader:
         scan: Scan,
         findings: Findings,
         symbols: ReadOnce[SymbolTable] | None = None,
+        end: int | None = None,
     ) -> None:
         options: ReadOptions = scan.options
+        self._end = verdict.rows.count if end is None else end
         self._column = verdict.location.columns[name]
         self._spec = verdict.specs[name].adapt_to_files(self._column.files)
         self.type = verdict.specs[name].choose_arrow_type(options.char, options.decimal)
@@ -150,7 +153,8 @@ class ColumnReader:
                 " its type is another one here, or the wrong one was given"
             )
         # A local file's header is read by itself: most have 128 KiB of nothing between it and the values.
-        self._source = self._storage.open(data.path, None if is_remote(data.path) else HEAD_SIZE)
+        end = layout.MAX_DATA_START + self._end * self.width if is_remote(data.path) else HEAD_SIZE
+        self._source = self._storage.open(data.path, end)
         header = self._headers.of(self._column, layout.DATA, self._source)
         if header is None:
             head = bytes(self._source.read_window(0, layout.HEADER_SIZE)).hex(" ") or "nothing"
@@ -202,7 +206,7 @@ class ColumnReader:
                 self._report_missing(layout.BINARY)
             self._capacity = 0
             return
-        self._binary = self._storage.open(file.path)
+        self._binary = self._storage.open(file.path, file.size * self._end // max(1, self._rows))
         self._budget = _MAX_OVERLAP * self._binary.size
 
     def _report_missing(self, suffix: str) -> None:

@@ -137,7 +137,7 @@ class RowRange(Fragment):
         columns, specs = self.verdict.location.columns, self.verdict.specs
         names = [field.name for field in schema if _find_partition(field) is None and field.name in specs]
         return {
-            name: ColumnReader(name, self.verdict, self.scan, findings, self.symbols.get(name))
+            name: ColumnReader(name, self.verdict, self.scan, findings, self.symbols.get(name), self.end)
             for name in names
             if name in columns and columns[name].data is not None
         }

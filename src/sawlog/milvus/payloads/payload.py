@@ -38,6 +38,7 @@ from sawlog.milvus.payloads.parquet import (
 )
 from sawlog.milvus.types import Field
 from sawlog.storage import Source, is_remote
+from sawlog.storage.flight import WHOLE_BYTES
 from sawlog.storage.sources import MappedSource, SourceFile, SourceRange
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Payload:
         max_page_bytes: Larger pages are damage; `None`: those larger than their compressed bytes justify.
         span: The first row that is wanted, and the one after the last: only the row groups that hold them are looked
             at. `None` for all. Rows are counted from `first_row`, with which the first of these groups begins.
+        planning: Whether no rows are wanted, only what the footer says.
 
     Raises:
         UnreadableError: When it is no Parquet, or claims more memory than it may.
@@ -100,6 +102,8 @@ class Payload:
         extent: Extent,
         max_page_bytes: int | None,
         span: tuple[int, int] | None = None,
+        *,
+        planning: bool = False,
     ) -> None:
         self.source = source
         self.path = path
@@ -113,7 +117,7 @@ class Payload:
         with self.catch_errors():
             self.footer = read_footer(source, extent.offset, extent.length)
         limits = {f"thrift_{item}_size_limit": max(1, self.footer.length) for item in ("string", "container")}
-        self.reader, self.schema, self.columns = self._decode(_open_reader, self._open(span is not None), **limits)
+        self.reader, self.schema, self.columns = self._decode(_open_reader, self._open(span, planning), **limits)
         if any(len(group.chunks) != len(self.columns) for group in self.footer.groups):
             raise self.make_error(f"row groups that do not have all of the {len(self.columns)} columns")
         self.groups = range(len(self.footer.groups))
@@ -318,9 +322,10 @@ class Payload:
             raise ParquetError(claim, BinlogDamageKind.PAYLOAD_TOO_LARGE.label)
         return dictionary
 
-    def _open(self, in_part: bool) -> Any:
-        extent = self._extent
-        if extent.length > SMALL_FILE_BYTES and (in_part or is_remote(self.path)):
+    def _open(self, span: tuple[int, int] | None, planning: bool) -> Any:
+        extent, remote = self._extent, is_remote(self.path)
+        is_long = extent.length > (WHOLE_BYTES if planning and remote else SMALL_FILE_BYTES)
+        if is_long and (span is not None or remote):
             return pa.PythonFile(SourceFile(SourceRange(self.source, extent.offset, extent.length)), mode="r")
         return pa.BufferReader(pa.py_buffer(self.source.read_window(extent.offset, extent.length)))
 
