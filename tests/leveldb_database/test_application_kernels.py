@@ -998,8 +998,11 @@ def v8_containers(draw: st.DrawFn, values: st.SearchStrategy[bytes]) -> bytes:
 
 V8_VALUES = st.recursive(V8_SCALARS, v8_containers, max_leaves=8)
 TRAILER = b"\xfe" + bytes(12)
-ENVELOPES = st.sampled_from(
-    [b"\xff\x15" + TRAILER + b"\xff\x10"] * 6 + [b"\xff\x11\xff\x0d", b"\xff\x0b", b"\xff\x0a", b"\xff\x11\1", b"o"]
+ENVELOPES = st.one_of(
+    st.sampled_from(
+        [b"\xff\x15" + TRAILER + b"\xff\x10"] * 6 + [b"\xff\x11\xff\x0d", b"\xff\x0b", b"\xff\x0a", b"\xff\x11\1", b"o"]
+    ),
+    st.integers(0, 40).map(lambda place: b"\xff\x15\xfe" + struct.pack(">QI", place, 0) + b"\xff\x10"),
 )
 IDB_ENTRIES = st.one_of(
     st.builds(

@@ -186,6 +186,8 @@ class ScriptValue:
             if self._in.peek() == TRAILER_TAG:
                 self._in.take_byte()
                 if offset := int.from_bytes(self._in.take(TRAILER_SIZE, "place of a trailer")[:8], "big"):
+                    if offset < self._in.position:
+                        raise UnknownBytesError(f"a trailer at byte {offset}, before the value")
                     self._in = Cursor(self._in.data[:offset], self._in.position)
             if self._in.peek() != VERSION_TAG:
                 raise UnknownBytesError(f"Blink's version {self._blink} without a version of V8 after it")
