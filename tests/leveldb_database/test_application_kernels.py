@@ -827,6 +827,30 @@ def test_entities_of_sessions_are_what_python_says(entries: list[tuple[bytes, by
     find_plain_entries("sync_data", entries)
 
 
+SIGNAL_PARTS = st.sampled_from([b"", b"\0" * 8, b"\xff" * 8, b"\x7f" + b"\xff" * 7]) | st.binary(min_size=8, max_size=8)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"38_", b"19_", b"99_", b""]),
+            st.binary(min_size=8, max_size=8),
+            st.lists(SIGNAL_PARTS, min_size=2, max_size=4),
+        ).map(lambda key: (key[0] + key[1] + b"".join(key[2]), b"")),
+        max_size=5,
+    ),
+    st.sampled_from(["shared_proto_db", "metadata", "SignalDB"]),
+)
+def test_keys_of_signals_are_what_python_says(entries: list[tuple[bytes, bytes]], context: str) -> None:
+    find_plain_entries("shared_proto", entries, context)
+
+
+def test_usual_keys_of_signals_are_left_to_the_kernels() -> None:
+    keys = [b"38_" + kind + bytes(range(i, i + 31)) for i, kind in enumerate([b"u", b"e", b"\xe9"])]
+    entries = [(b"38_u" + bytes(30), b""), (b"19_x", b""), *((key, b"") for key in keys)]
+    assert find_plain_entries("shared_proto", entries, "shared_proto_db") == [False, True, True, True, True]
+
+
 def download(path: bytes) -> bytes:
     return field_of(1, 2, field_of(4, 2, field_of(13, 2, path)))
 

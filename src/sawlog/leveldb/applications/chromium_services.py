@@ -9,9 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from sawlog.arrow import call_function, cast, make_array, make_fixed_array
+from sawlog.arrow import make_array, make_fixed_array
+from sawlog.kernels.jit import kernel
+from sawlog.kernels.json_text import put_unsigned
+from sawlog.kernels.memory import load_big_u64
+from sawlog.kernels.numbers import _EIGHT, _ONE, _ZERO
+from sawlog.kernels.signature import OutBytes, OutInt32s
+from sawlog.kernels.text import put_latin_1
+from sawlog.kernels.vector import SLACK, copy_short
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.protobuf import Messages, find_integer, make_message_columns
@@ -19,7 +25,6 @@ from sawlog.leveldb.applications.protobuf_rows import (
     KeyPart,
     KeyPattern,
     KeyPatterns,
-    KeyRows,
     Lookup,
     MessageRows,
     convert_times,
@@ -383,12 +388,14 @@ _SHARED_KEYS = KeyPatterns(
     ],
     _SHARED_ROWS,
 )
-_CLIENT_NODES = np.array([_SHARED_ROWS.nodes[name] for name in _CLIENTS])
-_CLIENT_UNITS = np.array([_TIMES.get(name, ((), 1))[1] for name in _CLIENTS])
+_CLIENT_NODES = np.array([_SHARED_ROWS.nodes[name] for name in (*_CLIENTS, "")])
+_CLIENT_UNITS = np.array([_TIMES.get(name, ((), 1))[1] for name in (*_CLIENTS, "")])
+"""By number of a database, and of all others: the message that values are, and the microseconds of its time."""
 _NAME_OF = Lookup(np.arange(len(_CLIENTS)), make_array(_CLIENTS, pa.string()))
 _SIGNAL_SIZE = 32
 """Bytes of a key of a signal: the kind and three numbers, eight each."""
-_KIND_OF = Lookup(np.arange(256), make_array(list(map(chr, range(256))), pa.string()))
+_SIGNAL_ROOM = 2 + 3 * 21
+"""Bytes of its text, at most."""
 
 
 class SharedProto(view.ApplicationView):
@@ -409,33 +416,26 @@ class SharedProto(view.ApplicationView):
         name = _APART.get(context)
         group = _NUMBERED if name is None else _SIGNAL_KEYS if name == _SIGNALS else _APART_KEYS
         stored = _SHARED_KEYS.read(keys, np.full(len(keys), group, np.uint8))
-        are_signals = stored.are_of(_SIGNAL)
+        signals, other_keys = stored.find_texts(_SIGNAL), stored.find_texts("key")
+        are_signals, are_whole = signals.lengths >= 0, signals.lengths == _SIGNAL_SIZE
         numbers = np.where(are_signals, _CLIENTS.index(_SIGNALS), stored.select_numbers("number"))
         if name is not None:
             numbers.fill(_CLIENTS.index(name))
-        roots = stored.roots
-        are_clients = (roots != k.UNREAD) & (numbers >= 0) & (numbers < len(_CLIENTS))
         is_metadata = context == "metadata"
-        if is_metadata:
-            roots[roots != k.UNREAD] = _SHARED_ROWS.nodes["Metadata"]
-        else:
-            roots[are_clients] = _CLIENT_NODES[numbers[are_clients]]
-        rendered = _SHARED_ROWS.render(values, roots)
-        units = np.ones(len(keys), np.int64)
-        units[are_clients] = _CLIENT_UNITS[numbers[are_clients]]
-        is_whole = (stored.select_lengths(_SIGNAL) == _SIGNAL_SIZE) & (not is_metadata)
-        is_plain = rendered.is_plain & (~are_signals | is_whole)
-        keys_shown = stored.make_texts("key")
-        if are_signals.any():
-            keys_shown = call_function("coalesce", _show_signals(stored, are_signals & is_plain), keys_shown)
+        clients = np.where((numbers >= 0) & (numbers < len(_CLIENTS)), numbers, len(_CLIENTS))
+        nodes = _SHARED_ROWS.nodes["Metadata"] if is_metadata else _CLIENT_NODES[clients]
+        rendered = _SHARED_ROWS.render(values, np.where(stored.roots != k.UNREAD, nodes, k.UNREAD))
+        room = int(np.where(are_whole, _SIGNAL_ROOM, np.maximum(other_keys.lengths, 0)).sum()) + SLACK
+        keys_shown = view.TextColumn(len(keys), room)
+        _put_keys(signals, other_keys, *keys_shown.buffers)
         columns = {
             "database": take_texts(_NAME_OF.find_texts(numbers)),
             "number": make_fixed_array(pa.int64(), numbers),
-            "key": keys_shown,
+            "key": keys_shown.take(pa.string(), are_signals | (other_keys.lengths >= 0)),
             "value": rendered.make_values(),
-            "time": convert_times(rendered.select_numbers("time"), rendered.are_there("time"), units),
+            "time": convert_times(rendered.select_numbers("time"), rendered.are_there("time"), _CLIENT_UNITS[clients]),
         }
-        return view.PlainRows(is_plain, columns)
+        return view.PlainRows(rendered.is_plain & (~are_signals | are_whole & (not is_metadata)), columns)
 
     def decode(self, entry: view.Entry, context: str) -> Mapping[str, Any]:
         """Return a key that begins with a number and `_`; a message in protobuf."""
@@ -484,15 +484,27 @@ def _signal(key: bytes) -> tuple[str, str | None]:
     return ":".join([kind, *map(str, numbers)]), None
 
 
-def _show_signals(stored: KeyRows, are_signals: NDArray[np.bool_]) -> pa.Array:
-    """Return `_signal` of many keys, each of which has all of its bytes; null for others."""
-    rows = np.flatnonzero(are_signals)
-    spans = stored.find_spans(_SIGNAL)
-    data = spans.data[spans.starts[rows, np.newaxis] + np.arange(_SIGNAL_SIZE)]
-    kinds = _KIND_OF.take(data[:, 0].astype(np.int64))
-    numbers = data[:, 8:].copy().view(">u8").astype(np.uint64)
-    parts = [cast(make_array(column, pa.uint64()), pa.string()) for column in numbers.T]
-    places = np.zeros(len(are_signals), np.int64)
-    places[rows] = np.arange(len(rows))
-    joined = call_function("binary_join_element_wise", kinds, *parts, ":")
-    return joined.take(make_array(places, pa.int64(), ~are_signals))
+@kernel
+def _put_keys(signals: k.Texts, keys: k.Texts, out: OutBytes, ends: OutInt32s) -> None:
+    """Write `_signal` of many keys, and other ones as they are.
+
+    Args:
+        signals: `Texts`, keys of signals; of those that do not have all of their bytes, nothing is written.
+        keys: `Texts`, other keys.
+        out: uint8, with room for all.
+        ends: int32, `ends[i + 1]` becomes the end of text i.
+    """
+    pos = _ZERO
+    for row in range(len(keys.lengths)):
+        start = np.uint64(signals.starts[row])
+        if signals.lengths[row] == _SIGNAL_SIZE:
+            pos = put_latin_1(out, pos, signals.data, start, start + _ONE)
+            for _ in range(_SIGNAL_SIZE // 8 - 1):
+                start += _EIGHT
+                out[pos] = 58
+                pos = put_unsigned(out, pos + _ONE, load_big_u64(signals.data, start))
+        elif keys.lengths[row] > 0:
+            length = np.uint64(keys.lengths[row])
+            copy_short(out, pos, keys.data, np.uint64(keys.starts[row]), length)
+            pos += length
+        ends[row + 1] = pos
