@@ -28,7 +28,7 @@ from sawlog.leveldb.applications.fragments import decode_parts, make_column
 from sawlog.leveldb.applications.indexed_db import Names
 from sawlog.leveldb.applications.indexed_db_layout import KeyPrefix
 from sawlog.leveldb.applications.protobuf import Messages
-from sawlog.leveldb.applications.view import Entries, Entry, Home, UnknownBytesError, put_rows
+from sawlog.leveldb.applications.view import Entries, Entry, Home, TextRoom, UnknownBytesError, put_rows
 from sawlog.storage import Storage
 from tests.leveldb_database.support import (
     APPLICATION_PATHS,
@@ -602,6 +602,21 @@ def test_values_whose_text_is_much_longer_find_room() -> None:
         True,
         True,
     ]
+
+
+def test_what_one_value_took_says_little_of_the_room_for_many() -> None:
+    room, calls = TextRoom(16, 512), []
+    for rows, length in ((1000, 100), (1, 0), (1000, 100)):
+        ends = np.zeros(rows + 1, np.int32)
+
+        def render(out: Any, row: int, ends: Any = ends, length: int = length) -> int:
+            calls.append(len(ends) - 1)
+            last = min(row + (len(out) - int(ends[row])) // max(length, 1), len(ends) - 1)
+            ends[row : last + 1] = ends[row] + length * np.arange(last + 1 - row)
+            return last
+
+        room.write(8 * rows, ends, render)
+    assert calls[-2:] == [1, 1000]
 
 
 REAL: dict[str, list[tuple[bytes, bytes]]] = {}

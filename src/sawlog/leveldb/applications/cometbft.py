@@ -60,6 +60,7 @@ _MESSAGE_ROWS = MessageRows(
         **{name: {} if name in ("Commit", "ExtendedCommit") else _TIME for _, name in _KINDS.values()},
         "WholePart": {name: ("block", *path) for name, path in _TIME.items()},
     },
+    has_integers=True,
 )
 _MOST_PART = 10**9
 """Numbers of parts are below."""

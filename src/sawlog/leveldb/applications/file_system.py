@@ -53,7 +53,7 @@ _MOST_PATH = 4096
 """Characters of a path; longer ones, and those of directories that are in themselves, are not made."""
 
 
-_VALUES = MessageRows(Messages(""), {})
+_VALUES = MessageRows(Messages(""), {}, has_integers=True)
 _KEYS = KeyPatterns(
     [
         KeyPattern(_ORIGIN, "origin", (KeyPart("origin"),), k.PLAIN_TEXT),

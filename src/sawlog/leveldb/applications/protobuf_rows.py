@@ -64,7 +64,8 @@ class Captured:
 
     def make_integers(self, name: str) -> pa.Array:
         """Return the numbers of a name as a column, null where there is none."""
-        return make_array(self.select_numbers(name), pa.int64(), ~self.are_there(name))
+        buffers = [make_bitmap(self.are_there(name)), pa.py_buffer(self.select_numbers(name))]
+        return pa.Array.from_buffers(pa.int64(), self.captures.words.shape[1], buffers)
 
     def select_lengths(self, name: str) -> NDArray[np.int64]:
         """Return how many bytes texts have; -1 where there is none."""
@@ -381,7 +382,8 @@ class ValueRows(Captured):
 
     def __init__(self, messages: MessageRows, spans: k.Spans, roots: NDArray[np.int64], size: int) -> None:
         super().__init__(messages.names, spans.data, len(roots))
-        is_plain, ends = np.zeros(len(roots), np.uint8), np.zeros(len(roots) + 1, np.int32)
+        self.is_plain, ends = np.zeros(len(roots), np.bool_), np.zeros(len(roots) + 1, np.int32)
+        is_plain = self.is_plain.view(np.uint8)
         rendered, declared = k.Rendered(is_plain, is_plain, ends, self.captures), messages.declared
         scratch = k.make_scratch()
         texts = messages.texts.write(
@@ -389,7 +391,6 @@ class ValueRows(Captured):
             ends,
             lambda out, row: k.render_values(spans, roots, row, declared, rendered._replace(out=out), scratch),
         )
-        self.is_plain = is_plain != 0
         self._texts = make_text_array(pa.string(), texts, ends)
 
     def make_values(self, are_shown: NDArray[np.bool_] | None = None) -> pa.Array:
@@ -416,6 +417,7 @@ class MessageRows:
         captures: By the name of a message that is a whole value: names, and the fields that lead to what is noted down
             by them. All messages that are whole values are listed.
         aliases: Names of messages, by those that whole values have in `captures` and `nodes` instead.
+        has_integers: Whether values are integers in digits, too, which are noted down as `INTEGER`.
     """
 
     def __init__(
@@ -423,10 +425,13 @@ class MessageRows:
         messages: Messages,
         captures: Mapping[str, Mapping[str, tuple[str, ...]]],
         aliases: Mapping[str, str] | None = None,
+        *,
+        has_integers: bool = False,
     ) -> None:
         self._messages = messages
         self.texts = TextRoom(k.MAX_ROOM, k.MAX_ROW_ROOM)
-        self.names = list(dict.fromkeys([INTEGER, *(name for paths in captures.values() for name in paths)]))
+        names = dict.fromkeys(name for paths in captures.values() for name in paths)
+        self.names = [INTEGER, *names] if has_integers or not names else list(names)
         self._numbers: dict[tuple[str, tuple[tuple[tuple[str, ...], int], ...]], int] = {}
         self._fields: list[list[tuple[int, ...]]] = []
         self._captures: list[int] = []
@@ -524,10 +529,10 @@ class MessageRows:
             roots: By row, the number of a message, or one of `NOTHING` to `UNREAD`.
         """
         spans = values if isinstance(values, k.Spans) else make_spans(values)
-        size = int((spans.ends - spans.starts).sum())
+        size = int(spans.ends.sum() - spans.starts.sum())
         if size > MAX_BYTES:
             roots, size = np.full(len(roots), k.UNREAD), 0
-        return ValueRows(self, spans, np.array(roots), size)
+        return ValueRows(self, spans, np.ascontiguousarray(roots), size)
 
 
 def make_spans(values: pa.Array) -> k.Spans:

@@ -142,7 +142,7 @@ _MIN_GROWTH = 1 / 8
 
 
 class TextRoom:
-    """Room for the texts that kernels make of values: somewhat more than the last ones took.
+    """Room for the texts that kernels make of values: somewhat more than the last ones took, by their size.
 
     Args:
         room: Bytes of text that there is room for at most, for each byte of values.
@@ -152,7 +152,7 @@ class TextRoom:
     def __init__(self, room: int, row_room: int) -> None:
         self._room = room
         self._row_room = row_room
-        self._growth = 2.0  # bytes of text, by those of values and `_ROW_BYTES` for each
+        self._last_sizes = 2.0, 1.0  # bytes of text, and of values with `_ROW_BYTES` for each; older ones count half
 
     def write(self, size: int, ends: NDArray[np.int32], render: Callable[[NDArray[np.uint8], int], Any]) -> Column:
         """Return texts, one after the other. Those for which there is no room are left to Python.
@@ -164,7 +164,9 @@ class TextRoom:
         """
         rows = len(ends) - 1
         basis, limit = size + _ROW_BYTES * rows, self._room * size + self._row_room * (rows + 1)
-        out, row = Column(np.uint8, min(int(self._growth * basis) + self._row_room, limit)), 0
+        last_text, last_basis = self._last_sizes
+        growth = _MARGIN * max(last_text / last_basis, _MIN_GROWTH)
+        out, row = Column(np.uint8, min(int(growth * basis) + self._row_room, limit)), 0
         while (row := render(out.values, row)) < rows:
             used, room = int(ends[row]), len(out.values)
             if room == limit:
@@ -173,7 +175,7 @@ class TextRoom:
             else:
                 full, out = out, Column(np.uint8, min(max(2 * room, int(_MARGIN * used * rows / max(row, 1))), limit))
                 out.values[:used] = full.values[:used]
-        self._growth = _MARGIN * max(ends[-1] / max(basis, 1), _MIN_GROWTH)
+        self._last_sizes = last_text / 2 + int(ends[-1]), last_basis / 2 + max(basis, 1)
         return out
 
 
