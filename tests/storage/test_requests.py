@@ -187,8 +187,15 @@ def test_files_of_a_database_are_fetched_once(
     assert [path for path in list_fetched_twice(fetched) if path.endswith(".log")] == []
 
 
+ROW_COUNTERS: dict[str, Callable[[sawlog.Dataset], int]] = {
+    "table": lambda dataset: dataset.to_table().num_rows,
+    "count": lambda dataset: dataset.count_rows(),
+    "verify": lambda dataset: sum(report.rows for report in dataset.verify()),
+}
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("read", [lambda dataset: dataset.to_table().num_rows, lambda dataset: dataset.count_rows()])
+@pytest.mark.parametrize("read", ROW_COUNTERS.values(), ids=ROW_COUNTERS)
 @pytest.mark.parametrize("name", FORMATS)
 def test_long_files_that_threads_read_at_once_are_fetched_once(
     name: str,

@@ -10,14 +10,14 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from sawlog.errors import FINDING_ERRORS, OptionError
-from sawlog.format.capabilities import ReportsFiles, Verification, VerifiesOtherwise
+from sawlog.errors import FINDING_ERRORS, OptionError, SawlogError
+from sawlog.format.capabilities import PlansWholeReads, ReportsFiles, Verification, VerifiesOtherwise
 from sawlog.format.contract import BoundScan, Contents, Format, Fragment
 from sawlog.format.damage import MAX_LISTED, FileReport, Findings
 from sawlog.format.options import as_text, find_rescue_options
 from sawlog.format.planning import bind_scan, count_threads, plan_for_threads
 from sawlog.format.scan import Scan
-from sawlog.storage import File, ask_ahead, confirm_files
+from sawlog.storage import File, ask_ahead, confirm_files, is_remote
 from sawlog.storage.workers import map_ordered, wrap_single_step
 
 OnFragmentDone = Callable[[Fragment, Findings], None]
@@ -26,6 +26,8 @@ OnFragmentDone = Callable[[Fragment, Findings], None]
 _Result = TypeVar("_Result")
 _MIN_BATCH_BYTES = 1 << 16
 """Least bytes that a waiting batch counts for, so that thousands of tiny ones are not held."""
+_MAX_HELD_REPORTS = 1000
+"""Files of which all reports may wait for the last one."""
 
 
 def read_fragments(fragments: Iterable[Fragment], threads: int, done: OnFragmentDone) -> Iterator[pa.RecordBatch]:
@@ -109,6 +111,32 @@ def verify_fragments(contents: Contents, request: BoundScan, verification: Verif
     """Check every byte of fragments; yield one report for those in a row that are of one file."""
     if isinstance(contents, VerifiesOtherwise):
         request = contents.make_verify_request(request)
+    reports = _report_at_once(contents, request, verification)
+    yield from _report_fragments(contents, request, verification) if reports is None else reports
+
+
+def _report_at_once(contents: Contents, request: BoundScan, verification: Verification) -> list[FileReport] | None:
+    """Return reports of few remote files by a plan that fetches them once; `None` where there is none, or it fails."""
+    if not isinstance(contents, PlansWholeReads) or len(contents.files) > _MAX_HELD_REPORTS:
+        return None
+    planned = contents.plan_whole_read() if any(is_remote(file.path) for file in contents.files) else None
+    if planned is None:
+        return None
+    sizes: list[int] = []
+
+    def advance(size: int) -> None:
+        sizes.append(size)
+        if verification.advance is not None:
+            verification.advance(size)
+
+    try:
+        return list(_report_fragments(planned, request, replace(verification, advance=advance)))
+    except SawlogError:  # what is wrong is found again, by fragments that know more
+        advance(-sum(sizes))
+        return None
+
+
+def _report_fragments(contents: Contents, request: BoundScan, verification: Verification) -> Iterator[FileReport]:
     sizes = {file.path: file.size for file in contents.files}
     inspected = _inspect_fragments(contents, request, verification)
     for path, results in itertools.groupby(confirm_after(contents, inspected), key=lambda result: result[0].path):

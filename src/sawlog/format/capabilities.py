@@ -100,7 +100,10 @@ class PrefetchesHeaders(Protocol):
 
 @runtime_checkable
 class PlansWholeReads(Protocol):
-    """Contents with a faster plan for a read that returns nothing before all of it has succeeded. Used by tables."""
+    """Contents with a faster plan for work that returns nothing before all of it has succeeded.
+
+    Used by tables, counts, and checks of remote files.
+    """
 
     def plan_whole_read(self) -> Self | None:
         """Return the same contents for such a read; `None` where it is no faster.

@@ -30,9 +30,9 @@ _MAX_AHEAD_FILES = 128
 WHOLE_BYTES = 160 << 10
 """Files up to this size are fetched whole by the first request, whatever it is for: small column files have 129 KiB."""
 EDGE_BYTES = 128 << 10
-"""Bytes of a range that are kept for those who read the range before it."""
+"""Bytes of a range that are kept for those who read the range before it, and of the end of a file, at most."""
 _TAIL_BYTES = 16 << 10
-"""Bytes that are fetched and kept where fewer at the end of a file are asked for: formats look there one by one."""
+"""Bytes that are fetched where fewer at the end of a file are asked for: formats look there one by one."""
 KEPT_BYTES = 128 << 20
 """Beginnings that are kept; of small files that is all of them."""
 
@@ -198,8 +198,8 @@ class Flight:
             start = min(end, piece.end)
         if start < end:
             head = self.fetch_head(remote, end, at_once=True) if start == first else None
-            if head is None and end - start < _TAIL_BYTES and end == remote.state.size:
-                tail = remote.fetch(max(0, end - _TAIL_BYTES), end)
+            if head is None and end - start <= EDGE_BYTES and end == remote.state.size:
+                tail = remote.fetch(max(0, min(start, end - _TAIL_BYTES)), end)
                 with self._lock:
                     self._keep_edge(remote, end - len(tail), tail)
                 parts.append(tail[start - end :])

@@ -216,7 +216,7 @@ class SegmentFragment(Fragment):
             return 0
         fragment = self._make_fragment(batch)
         quiet = Findings("skip")
-        with closing(BatchColumns(fragment, quiet)) as columns:
+        with closing(BatchColumns(fragment, quiet, planning=True)) as columns:
             for id in batch.slices:
                 try:
                     columns.open(id)

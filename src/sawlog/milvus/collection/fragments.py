@@ -563,11 +563,18 @@ class _Join:
 
 
 class BatchColumns:
-    """The files of a batch, opened as they are asked for."""
+    """The files of a batch, opened as they are asked for.
 
-    def __init__(self, fragment: BatchFragment, findings: Findings) -> None:
+    Args:
+        fragment: The batch.
+        findings: Takes the damage.
+        planning: Whether no rows are wanted, only what the files say of them.
+    """
+
+    def __init__(self, fragment: BatchFragment, findings: Findings, *, planning: bool = False) -> None:
         self._fragment = fragment
         self._findings = findings
+        self._planning = planning
         self._reported: set[Damage] = set()
         self._files: dict[str, Stored] = {}
         self._logs: dict[str, Log] = {}
@@ -712,8 +719,8 @@ class BatchColumns:
 
     def _open_log(self, file: File) -> Log:
         if file.path not in self._logs:
-            scan = self._fragment.scan
-            self._logs[file.path] = open_log(file, scan.storage, scan.options.max_item_bytes)
+            scan, planning = self._fragment.scan, self._planning
+            self._logs[file.path] = open_log(file, scan.storage, scan.options.max_item_bytes, planning=planning)
         return self._logs[file.path]
 
     def close(self) -> None:
