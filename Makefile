@@ -51,14 +51,14 @@ FORMATS := leveldb_log leveldb_table leveldb_database deephaven_log deephaven_ta
 kernels: $(VENV)/.dev ## Compile the library of kernels again, if their sources have changed since
 	@$(BIN)/python -m sawlog.kernels.build --if-needed
 
-# Half of the time of each start of Spark.
-$(VENV)/.archive: $(VENV)/.dev | java
-	@$(BIN)/python -m sawlog warm-up
-	@touch $@
+# Half of the time of each start of Spark. It is kept elsewhere, so no file here could say that it is there.
+.PHONY: archive
+archive: java $(VENV)/.dev
+	@$(BIN)/python -m sawlog warm-up >/dev/null
 
 .PHONY: test
 test: export PYTHONDONTWRITEBYTECODE :=
-test: java kernels $(VENV)/.archive ## Run the tests, those with Spark included, in four processes: some of them often wait for Spark
+test: java kernels archive ## Run the tests, those with Spark included, in four processes: some of them often wait for Spark
 	$(BIN)/python -m pytest -n 4 --no-loadscope-reorder $(ARGS)
 
 .PHONY: test-all

@@ -53,10 +53,12 @@ settings.register_profile(
 settings.register_profile("some", settings.get_profile("all"), max_examples=8)
 
 # What tests do with Spark is over before the second compiler of the JVM has earned its keep: half of Java's time. To
-# verify Spark's byte code takes two seconds of the twelve that each of a dozen starts needs.
+# verify Spark's byte code takes two seconds of the twelve that each of a dozen starts needs. Nobody asks for counters,
+# which a thread of each JVM writes into a file twenty times a second.
 os.environ.setdefault(
     "JDK_JAVA_OPTIONS",
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
 
 MEMORY = "/dev/shm"

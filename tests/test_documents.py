@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import re
 import tomllib
@@ -146,6 +147,15 @@ def collect_names(node: Definition, classes: dict[str, ast.ClassDef]) -> set[str
     return names
 
 
+@pytest.fixture
+def no_collections() -> Iterator[None]:
+    """No garbage is looked for: to go through the trees of all modules again and again is most of the work."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collections")
 def test_docstrings_describe_parameters_and_attributes_that_there_are() -> None:
     paths = [path for folder in ("src", "tests", "benchmarks", "tools") for path in (ROOT / folder).rglob("*.py")]
     texts = {path: path.read_text("utf-8") for path in sorted(paths)}

@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -96,7 +97,8 @@ def collection() -> Sample:
     return Sample("collection", "milvus_binlog", files, root="root", ordered=False, beside=unread)
 
 
-def backed_up(texts: list[str | None], deleted: list[int]) -> tuple[pa.Table, dict[str, bytes]]:
+@cache
+def backed_up(texts: tuple[str | None, ...], deleted: tuple[int, ...]) -> tuple[pa.Table, dict[str, bytes]]:
     """A collection with metadata, a field that rows may lack, and deletes, some of them in an L0 segment."""
     late = pa.field("late", pa.string(), metadata={"sawlog.milvus.nullable": "true"})
     schema = pa.schema([pa.field("id", pa.int64()), late])
@@ -104,15 +106,15 @@ def backed_up(texts: list[str | None], deleted: list[int]) -> tuple[pa.Table, di
     with TemporaryDirectory() as place:
         root = Path(place) / "root"
         write_collection(root, table, tree="backup", stats=False, binlog_bytes=30)
-        delete(root, deleted, [NOW + 1] * len(deleted), 100, tree="backup")
+        delete(root, list(deleted), [NOW + 1] * len(deleted), 100, tree="backup")
         delete(root, [3], [NOW + 1], 900, -1, tree="backup")
         return table, content(Path(place))
 
 
 def backup(view: str = "rows", **options: Any) -> Sample:
     """Such a collection, and a state of it with other rows and deletes."""
-    table, files = backed_up(["a", None, "ccc", "d"], [2])
-    _, earlier = backed_up(["a", "bb", "c"], [2, 1])
+    table, files = backed_up(("a", None, "ccc", "d"), (2,))
+    _, earlier = backed_up(("a", "bb", "c"), (2, 1))
     row_ids = [name for name in files if name.startswith("root/binlogs/insert_log/1/2/100/0/")]
     unread = ["root/meta", *(["root/binlogs/delta_log"] if view == "inserts" else row_ids)]
     return Sample(

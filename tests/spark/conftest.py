@@ -29,6 +29,9 @@ TESTS = Path(__file__).parent.parent
 PLUGINS = [TESTS / "plugin", TESTS / "tfrecord_example" / "installed", TESTS.parent / "examples" / "tfrecord"]
 """What other packages add to sawlog."""
 
+PRELOADED = TESTS / "spark" / "preloaded"
+"""Here Spark's daemons import what the processes of its planner need."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests in this directory; PySpark warns of every pandas 3, and 4.0 leaves sockets open."""
@@ -93,7 +96,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_place: Path, connect_p
         warnings.simplefilter("ignore")
         patch.chdir(spark_place)
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        paths = [*map(str, PLUGINS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")]
+        paths = [str(PRELOADED), *map(str, PLUGINS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")]
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
         variables, first = launch_settings(None)
         for name, value in variables.items():
@@ -102,6 +105,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_place: Path, connect_p
             SparkSession.builder.master("local[2]")
             .appName("sawlog tests")
             .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.sql.shuffle.partitions", "2")
