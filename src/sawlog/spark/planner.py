@@ -198,8 +198,10 @@ def _take_described(options: Mapping[str, str], request: SparkRequest) -> Datase
         is_old = all(changed is not None and start - changed > TIME_STEP_SECONDS for *_, changed in states)
         is_same = described_options == options and time.time() - start < SAME_QUERY_SECONDS
         roots = set(request.paths)
-        unlisted = dataset.scan.storage.unlisted - roots
-        is_shown = not any("/." in path or "/_" in path or roots.isdisjoint(walk_upwards(path)) for path in unlisted)
+        unlisted = dataset.scan.storage.unlisted
+        is_shown = unlisted is not None and not any(
+            "/." in path or "/_" in path or roots.isdisjoint(walk_upwards(path)) for path in unlisted - roots
+        )
         if is_same and is_old and is_shown:
             context = f"reading {dataset.format.name}"
             parsed: Any = parse_options(dataset.format.read_options, request.format_options, context=context)

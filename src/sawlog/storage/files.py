@@ -92,8 +92,8 @@ class Storage:
         return _restore(self.options, self.memory_map, self.inputs, self.file_filter, objects)
 
     @property
-    def unlisted(self) -> set[str]:
-        """Paths that were asked for, and that no listing had shown before."""
+    def unlisted(self) -> set[str] | None:
+        """Paths that were asked for, and that no listing had shown before; `None`: they are too many."""
         return self._stores.unlisted
 
     @property

@@ -28,6 +28,8 @@ from sawlog.storage.workers import finish_all
 
 REQUESTS = 64
 """Requests for remote files at a time."""
+_MAX_UNLISTED = 1000
+"""So many paths that no listing has shown are remembered."""
 
 _BITS = 64
 """Of an inode's number, and of a size."""
@@ -485,7 +487,7 @@ class Stores:
         local: Files of the operating system.
         remote: Files that fsspec reaches.
         objects: Objects that servers keep in several files.
-        unlisted: Paths that were asked for, and that no listing had shown before.
+        unlisted: Paths that were asked for, and that no listing had shown before; `None`: they are too many.
 
     Args:
         options: Those of the storage, of which one says as of which time objects are read.
@@ -503,20 +505,22 @@ class Stores:
         self.objects = objects
         self.local = LocalStore(memory_map, inputs)
         self.remote = RemoteStore(self.options, inputs)
-        self.unlisted: set[str] = set()
+        self.unlisted: set[str] | None = set()
 
     def choose_store(self, path: str) -> FileStore:
         """Return the store that a path is in."""
         if self.local.has_found(path):
             return self.local
         store = self.remote if is_remote(path) else self.local
-        if not store.has_found(path):
-            self.unlisted.add(path)
+        unlisted = self.unlisted  # which other threads may let go of
+        if unlisted is not None and not store.has_found(path):
+            unlisted.add(path)
+            self.unlisted = unlisted if len(unlisted) <= _MAX_UNLISTED else None
         return store
 
     def forget(self) -> None:
         """Forget what was found, but for the drives that belong together."""
-        self.unlisted.clear()
+        self.unlisted = set()
         for store in (self.local, self.remote, self.objects):
             store.forget()
 
