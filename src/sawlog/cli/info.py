@@ -16,8 +16,9 @@ from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Advance, Page, Result, describe_tail, render_count, render_size, show, show_progress
 from sawlog.cli.scan import DamageSummary, divide_progress, make_recorder
-from sawlog.dataset.dataset import Dataset, count_rows
+from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.folder import FolderPart, describe_missed_part, open_folder
+from sawlog.dataset.scanning import count_rows
 from sawlog.format.contract import Format, list_view_names
 from sawlog.format.damage import Skipped, Tail, TailStatus
 from sawlog.format.printing import decode_metadata
@@ -171,7 +172,7 @@ def _describe(dataset: Dataset, paths: list[str], advance: Advance | None, *, st
     if advance is not None and dataset.scan.view == "damage":
         info.rows = dataset.count_rows()
     elif advance is not None:
-        info.rows = count_rows(dataset, make_recorder(info.losses, advance))
+        info.rows = count_rows(dataset.contents, dataset.request, make_recorder(info.losses, advance))
     if strips:
         from sawlog.map.strip import make_strips as strips_of
 

@@ -14,9 +14,9 @@ from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, explain
 from sawlog.cli.output import Advance, Page, Result, describe_tail, render_count, render_size, show, show_progress
 from sawlog.cli.scan import DamageSummary, divide_progress, make_recorder
-from sawlog.dataset.dataset import count_rows
 from sawlog.dataset.folder import limit_threads, list_distinct_tables, make_folder_part
 from sawlog.dataset.opening import DatasetFiles
+from sawlog.dataset.scanning import count_rows
 from sawlog.errors import InternalError, OptionError, collect_warnings, suggest_name
 from sawlog.format.capabilities import HasDecoders
 from sawlog.format.contract import Format
@@ -227,7 +227,7 @@ def _open(listed: ListedPath, format: Format, storage: Storage, advance: Advance
                 if table.options:
                     dataset = opened.open(**table.options)
                 if advance is not None:
-                    table.rows = count_rows(dataset, make_recorder(losses, advance))
+                    table.rows = count_rows(dataset.contents, dataset.request, make_recorder(losses, advance))
     listed.verdict = losses.verdict
     tails = [report.tail for report in losses.files.values() if report.tail is not None]
     listed.tail = next((tail for tail in tails if tail.status is not TailStatus.CLEAN), None)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from sawlog.dataset import scanning
 from sawlog.dataset.scanning import (
-    OnFragmentDone,
     confirm_after,
+    count_rows,
     find_more_rows,
     read_fragments,
     read_rows,
+    run_at_once,
     verify_contents,
 )
-from sawlog.errors import SawlogError, SchemaError, warn
-from sawlog.format.capabilities import FindsMoreRows, PlansWholeReads, Verification
+from sawlog.errors import SchemaError, warn
+from sawlog.format.capabilities import FindsMoreRows, Verification
 from sawlog.format.contract import TASK_BYTES, BoundScan, Contents, Format, Fragment
 from sawlog.format.damage import (
     DamageWarning,
@@ -39,8 +39,6 @@ from sawlog.storage import File, confirm_files
 
 if TYPE_CHECKING:
     from sawlog.dataset.watch import Watch
-
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,8 +158,8 @@ class Dataset:
         """Return the rows as a table in memory; arguments are those of `scanner`."""
         projected = self.with_projection(columns, filter)
         collector = _WarningCollector(projected.skipped)
-        batches = _run_at_once(
-            projected, lambda contents, done: list(read_rows(contents, projected.request, done)), collector.add
+        batches = run_at_once(
+            projected.contents, lambda contents, done: list(read_rows(contents, projected.request, done)), collector.add
         )
         collector.report()
         return pa.Table.from_batches(batches, projected.schema)
@@ -177,7 +175,7 @@ class Dataset:
         if self.scan.filters or self.scan.expression is not None or self.scan.view == "damage":
             return sum(batch.num_rows for batch in self.to_batches())
         collector = _WarningCollector(self.skipped)
-        total = count_rows(self, collector.add)
+        total = count_rows(self.contents, self.request, collector.add)
         collector.report()
         return total
 
@@ -328,36 +326,6 @@ def export_reader(reader: pa.RecordBatchReader, requested: object = None) -> obj
     if broken:
         raise SchemaError(f"the column {broken[0]!r} has a NUL in its name, with which no other library can take it")
     return reader.__arrow_c_stream__(requested)
-
-
-def count_rows(dataset: Dataset, done: OnFragmentDone) -> int:
-    """Return how many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
-    return _run_at_once(dataset, lambda contents, done: scanning.count_rows(contents, dataset.request, done), done)
-
-
-def _run_at_once(
-    dataset: Dataset, work: Callable[[Contents, OnFragmentDone], _Result], done: OnFragmentDone
-) -> _Result:
-    """Return the result of work on all rows together: see `PlansWholeReads`."""
-    contents = dataset.contents.plan_whole_read() if isinstance(dataset.contents, PlansWholeReads) else None
-    if contents is not None:
-        reported: list[tuple[Fragment, Findings]] = []
-
-        def report(fragment: Fragment, findings: Findings) -> None:
-            if findings.is_clean:  # as those of most files are, which would be kept until the end
-                done(fragment, findings)
-            else:
-                reported.append((fragment, findings))
-
-        try:
-            result = work(contents, report)
-        except SawlogError:
-            pass  # what is wrong is found again, by fragments that know more
-        else:
-            for completed in reported:
-                done(*completed)
-            return result
-    return work(dataset.contents, done)
 
 
 class _WarningCollector:

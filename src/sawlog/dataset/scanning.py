@@ -76,8 +76,43 @@ def read_rows(
     yield from confirm_after(contents, read_fragments(fragments, threads, done))
 
 
+def run_at_once(
+    contents: Contents, work: Callable[[Contents, OnFragmentDone], _Result], done: OnFragmentDone
+) -> _Result:
+    """Return the result of work on all rows together: see `PlansWholeReads`."""
+    reported: list[tuple[Fragment, Findings]] = []
+
+    def report(fragment: Fragment, findings: Findings) -> None:
+        if findings.is_clean:  # as those of most files are, which would be kept until the end
+            done(fragment, findings)
+        else:
+            reported.append((fragment, findings))
+
+    result = _try_at_once(contents, lambda planned: work(planned, report))
+    if result is None:
+        return work(contents, done)
+    for completed in reported:
+        done(*completed)
+    return result
+
+
+def _try_at_once(contents: Contents, work: Callable[[Contents], _Result]) -> _Result | None:
+    """Return the result of work by a faster plan; `None` where there is none, or it fails."""
+    planned = contents.plan_whole_read() if isinstance(contents, PlansWholeReads) else None
+    if planned is None:
+        return None
+    try:
+        return work(planned)
+    except SawlogError:  # what is wrong is found again, by fragments that know more
+        return None
+
+
 def count_rows(contents: Contents, request: BoundScan, done: OnFragmentDone) -> int:
     """Return how many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
+    return run_at_once(contents, lambda planned, report: _count_rows(planned, request, report), done)
+
+
+def _count_rows(contents: Contents, request: BoundScan, done: OnFragmentDone) -> int:
     total = 0
     threads = count_threads(contents, request)
     fragments = ask_ahead(plan_for_threads(contents, request), threads)
@@ -117,10 +152,7 @@ def verify_fragments(contents: Contents, request: BoundScan, verification: Verif
 
 def _report_at_once(contents: Contents, request: BoundScan, verification: Verification) -> list[FileReport] | None:
     """Return reports of few remote files by a plan that fetches them once; `None` where there is none, or it fails."""
-    if not isinstance(contents, PlansWholeReads) or len(contents.files) > _MAX_HELD_REPORTS:
-        return None
-    planned = contents.plan_whole_read() if any(is_remote(file.path) for file in contents.files) else None
-    if planned is None:
+    if len(contents.files) > _MAX_HELD_REPORTS or not any(is_remote(file.path) for file in contents.files):
         return None
     sizes: list[int] = []
 
@@ -129,11 +161,11 @@ def _report_at_once(contents: Contents, request: BoundScan, verification: Verifi
         if verification.advance is not None:
             verification.advance(size)
 
-    try:
-        return list(_report_fragments(planned, request, replace(verification, advance=advance)))
-    except SawlogError:  # what is wrong is found again, by fragments that know more
+    own_verification = replace(verification, advance=advance)
+    reports = _try_at_once(contents, lambda planned: list(_report_fragments(planned, request, own_verification)))
+    if reports is None and sizes:
         advance(-sum(sizes))
-        return None
+    return reports
 
 
 def _report_fragments(contents: Contents, request: BoundScan, verification: Verification) -> Iterator[FileReport]:

@@ -355,7 +355,8 @@ class RemoteSource:
 
     def close(self) -> None:
         """Close the source, as `Source.close` says. What it has not read to the end may be another source's."""
-        self._let_go([*self._own_pieces, *(piece for piece in self._pieces if piece.end <= self._position)])
+        past = [piece for piece in self._pieces if piece.end <= self._position or piece.end == self._end]
+        self._let_go([*self._own_pieces, *past])
         self._remote.close()
 
     def _read_part(self, offset: int, end: int) -> memoryview:
