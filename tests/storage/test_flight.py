@@ -7,7 +7,6 @@ import pickle
 import tempfile
 import threading
 import time
-import weakref
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from sawlog.storage import File, Storage, ask_ahead, flight
 from sawlog.storage.flight import Flight, Pace
 from sawlog.storage.remote import ObjectState, StoreObject
 from sawlog.storage.sources import RemoteSource
+from tests.storage.answers import Answers
 from tests.support import SAMPLES, write_records
 
 FILES = 12
@@ -71,37 +71,6 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for remembered in (flight.compute_default_bytes, flight.find_paces):
         remembered.cache_clear()
-
-
-class Answers:
-    """The answers to all requests that are begun, as long as somebody holds them, and the files that they are of."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.urls: set[str] = set()
-        self._requests: list[tuple[int, weakref.ref[Any]]] = []
-        begin = Flight.begin
-
-        def record(flight: Flight, remote: Any, start: int, end: int) -> Any:
-            if start < end:
-                self.urls.add(remote.url)  # whether its bytes are asked for now, or are on their way since planning
-            pieces = begin(flight, remote, start, end)
-            self._requests += [(piece.end - piece.start, weakref.ref(piece.answer)) for piece in pieces]
-            return pieces
-
-        monkeypatch.setattr(Flight, "begin", record)
-
-    @property
-    def sizes(self) -> list[int]:
-        """Bytes of each answer that somebody holds."""
-        return [length for length, answer in self._requests if answer() is not None]
-
-    def are_let_go(self) -> bool:
-        """Whether nobody holds any, once the threads that fetched them are done."""
-        for _ in range(500):
-            if not self.sizes:
-                return True
-            time.sleep(0.01)
-        return False
 
 
 @pytest.mark.usefixtures("small_ranges")
@@ -234,15 +203,14 @@ def test_fragments_are_asked_for_before_their_turn_and_let_go_of(
     storage = Storage({"bytes_in_flight": 1_000_000})
     assert [file.path for file in storage.find(remote.url)] == [remote.url]
     monkeypatch.setattr(StoreObject, "fetch", lambda _, start, end: remote.fetch(start, end))
-    fragments = ask_ahead(Part(storage, number) for number in range(25))
-    for fragment in itertools.islice(fragments, fragment_count):
-        start, length = fragment.extent
-        source = storage.open(remote.url, start + length)
-        assert np.array_equal(source.read_window(start, length), DATA[start : start + length])
-        source.close()
-        del source
-        assert len(answers.sizes) <= 9, "bounded by memory"
-    fragments.close()  # type: ignore[attr-defined]
+    with ask_ahead(Part(storage, number) for number in range(25)) as fragments:
+        for fragment in itertools.islice(fragments, fragment_count):
+            start, length = fragment.extent
+            source = storage.open(remote.url, start + length)
+            assert np.array_equal(source.read_window(start, length), DATA[start : start + length])
+            source.close()
+            del source
+            assert len(answers.sizes) <= 9, "bounded by memory"
     assert remote.most >= 4
     assert len({*remote.asked}) == len(remote.asked) <= fragment_count + 6
     assert answers.are_let_go()
@@ -272,14 +240,13 @@ def test_copies_of_what_a_server_sends_whole_are_closed(
     assert len(storage.find("memory:///object")) == 1
     monkeypatch.setattr(type(memory), "cat_file", send_whole)
     monkeypatch.setattr(tempfile, "TemporaryFile", record)
-    fragments = ask_ahead((Part(storage, number) for number in range(25)), threads)
-    for fragment in itertools.islice(fragments, fragment_count):
-        start, length = fragment.extent
-        source = storage.open(fragment.path, start + length)
-        assert np.array_equal(source.read_window(start, length), DATA[start : start + length])
-        source.close()
-        del source
-    fragments.close()  # type: ignore[attr-defined]
+    with ask_ahead((Part(storage, number) for number in range(25)), threads) as fragments:
+        for fragment in itertools.islice(fragments, fragment_count):
+            start, length = fragment.extent
+            source = storage.open(fragment.path, start + length)
+            assert np.array_equal(source.read_window(start, length), DATA[start : start + length])
+            source.close()
+            del source
     storage._stores.forget()
     for _ in range(500):
         if all(copy.closed for copy in copies):
@@ -329,11 +296,10 @@ def test_files_of_the_next_fragments_are_on_their_way(
     fragments = dataset.fragments(10_000 if name == "leveldb_database" else 4000)
     assert 4 < len(fragments) <= flight.AHEAD_FILES, "so many are asked for at a time"
     answers = Answers(monkeypatch)
-    ahead = ask_ahead(iter(fragments), 2 if threads else 1)
-    next(ahead)
-    files = {file if isinstance(file, str) else file.path for part in fragments for file, _, n in part.extents if n}
-    assert answers.urls == files
-    ahead.close()  # type: ignore[attr-defined]
+    with ask_ahead(iter(fragments), 2 if threads else 1) as ahead:
+        next(ahead)
+        files = {file if isinstance(file, str) else file.path for part in fragments for file, _, n in part.extents if n}
+        assert answers.urls == files
     assert answers.are_let_go(), "what nobody reads"
     fetch, fetched = StoreObject.fetch, Counter[str]()
 

@@ -72,8 +72,8 @@ def read_rows(
         task_bytes: As for `plan_fragments`, where one thread reads.
     """
     threads = count_threads(contents, request)
-    fragments = ask_ahead(plan_for_threads(contents, request, task_bytes), threads)
-    yield from confirm_after(contents, read_fragments(fragments, threads, done))
+    with ask_ahead(plan_for_threads(contents, request, task_bytes), threads) as fragments:
+        yield from confirm_after(contents, read_fragments(fragments, threads, done))
 
 
 def run_at_once(
@@ -115,12 +115,12 @@ def count_rows(contents: Contents, request: BoundScan, done: OnFragmentDone) -> 
 def _count_rows(contents: Contents, request: BoundScan, done: OnFragmentDone) -> int:
     total = 0
     threads = count_threads(contents, request)
-    fragments = ask_ahead(plan_for_threads(contents, request), threads)
-    for fragment, findings in map_ordered(
-        fragments, wrap_single_step(lambda part: part.scan_into(Findings(part.scan.on_damage))), threads
-    ):
-        total += findings.rows
-        done(fragment, findings)
+    with ask_ahead(plan_for_threads(contents, request), threads) as fragments:
+        for fragment, findings in map_ordered(
+            fragments, wrap_single_step(lambda part: part.scan_into(Findings(part.scan.on_damage))), threads
+        ):
+            total += findings.rows
+            done(fragment, findings)
     confirm_files(contents.scan.storage)
     return total
 
@@ -183,13 +183,13 @@ def _inspect_fragments(
 ) -> Iterator[tuple[Fragment, Findings]]:
     """Yield the findings of every fragment, in order."""
     threads = count_threads(contents, request)
-    fragments = ask_ahead(plan_for_threads(contents, request, verification.task_bytes), threads)
-    for fragment, findings in map_ordered(
-        fragments, wrap_single_step(lambda part: part.inspect(every=verification.lists_all)), threads
-    ):
-        if verification.advance is not None:
-            verification.advance(fragment.size)
-        yield fragment, findings
+    with ask_ahead(plan_for_threads(contents, request, verification.task_bytes), threads) as fragments:
+        for fragment, findings in map_ordered(
+            fragments, wrap_single_step(lambda part: part.inspect(every=verification.lists_all)), threads
+        ):
+            if verification.advance is not None:
+                verification.advance(fragment.size)
+            yield fragment, findings
 
 
 def find_more_rows(format: Format, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:

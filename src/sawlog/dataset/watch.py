@@ -100,8 +100,9 @@ class Watch:
     def _read_unseen(self, end: Offset) -> Iterator[pa.RecordBatch]:
         """Yield the rows up to an offset that were not handed out."""
         known_rows = self._rows
-        for fragment in ask_ahead(self._follower.list_fragments(self._offset, end)) if end is not self._offset else ():
-            for batch in fragment.to_batches():
+        unread = self._follower.list_fragments(self._offset, end) if end is not self._offset else ()
+        with ask_ahead(unread) as fragments:
+            for batch in (batch for fragment in fragments for batch in fragment.to_batches()):
                 if known_rows < batch.num_rows:
                     yield batch.slice(known_rows)
                 known_rows = max(0, known_rows - batch.num_rows)

@@ -484,31 +484,39 @@ def _read_fragments(
     fragments = task.iterate_fragments()
     # Where few rows are enough, those of the first fragment often are.
     first = itertools.islice(fragments, 1 if limit is not None and limit <= FEW_ROWS else 0)
-    for fragment in itertools.chain(first, ask_ahead(fragments)):
-        file_values = task.file_values.get(fragment.path, {})
-        rescuing = task.rescued is not None
-        findings = Findings(fragment.scan.on_damage, drained=rescuing, columns=[] if rescuing else None)
-        try:
-            for batch in _read_rows_and_damage(fragment, findings, file_values, target, task.rescued):
-                freeze_loaded()
-                if not target.names:
-                    yield batch
-                    continue
-                try:
-                    ready = cast_batch(append_file_columns(batch, file_values, fragment, target), target)
-                except SchemaError as error:
-                    raise SchemaError(f"{fragment.path}: {error}") from error
-                yield ready
-        except FileNotFoundError:
-            if not task.ignore_missing:
-                raise
-            logger.warning("%s: left out: the file is gone", fragment.path)
-            continue
-        if metrics is not None:
-            metrics.add(findings)
-        for remark in describe_losses(findings, fragment.about):
-            logger.warning(remark)
-        confirm_files(fragment.scan.storage)
+    with ask_ahead(fragments) as ahead:
+        for fragment in itertools.chain(first, ahead):
+            yield from _read_fragment(fragment, task, target, metrics)
+
+
+def _read_fragment(
+    fragment: Fragment, task: Task, target: pa.Schema, metrics: TaskMetrics | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a fragment in the wanted columns; what was left out is logged and counted."""
+    file_values = task.file_values.get(fragment.path, {})
+    rescuing = task.rescued is not None
+    findings = Findings(fragment.scan.on_damage, drained=rescuing, columns=[] if rescuing else None)
+    try:
+        for batch in _read_rows_and_damage(fragment, findings, file_values, target, task.rescued):
+            freeze_loaded()
+            if not target.names:
+                yield batch
+                continue
+            try:
+                ready = cast_batch(append_file_columns(batch, file_values, fragment, target), target)
+            except SchemaError as error:
+                raise SchemaError(f"{fragment.path}: {error}") from error
+            yield ready
+    except FileNotFoundError:
+        if not task.ignore_missing:
+            raise
+        logger.warning("%s: left out: the file is gone", fragment.path)
+        return
+    if metrics is not None:
+        metrics.add(findings)
+    for remark in describe_losses(findings, fragment.about):
+        logger.warning(remark)
+    confirm_files(fragment.scan.storage)
 
 
 def _join_small(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

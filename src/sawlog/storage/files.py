@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -341,34 +341,43 @@ def map_files(work: Callable[[_AnyPlaced], _Result], files: Iterable[_AnyPlaced]
     return (result for _, result in map_ordered(files, wrap_single_step(work), REQUESTS if remote else 1))
 
 
-def ask_ahead(fragments: Iterable[_AnyRange], threads: int = 1) -> Iterator[_AnyRange]:
-    """Yield fragments, in order; bytes of remote ones are on their way before their turn comes.
+@contextlib.contextmanager
+def ask_ahead(fragments: Iterable[_AnyRange], threads: int = 1) -> Iterator[Iterator[_AnyRange]]:
+    """Return an iterator of fragments, in order; bytes of remote ones are on their way before their turn comes.
 
     Args:
         fragments: Ranges of files; they say where these are.
-        threads: How many decode them, as for `map_ordered`: what none of these reads any more is let go of.
+        threads: How many decode them, as for `map_ordered`: what none of these reads any more is let go of, and
+            the rest when the context ends.
     """
     waiting: deque[tuple[_AnyRange, _Ahead]] = deque()
     decoded: deque[_Ahead] = deque()
-    count = 0
+    ahead = _ask_ahead(fragments, waiting, decoded, 2 * threads if threads > 1 else 1)
     try:
-        for fragment in fragments:
-            if not is_remote(fragment.path):
-                yield fragment
-                continue
-            ranges = _ask(fragment)
-            waiting.append((fragment, ranges))
-            count += ranges.length
-            while waiting and (count > ranges.room[0] or len(waiting) > ranges.room[1]):
-                count -= waiting[0][1].length
-                yield _take(waiting, decoded, threads)
-        while waiting:
-            yield _take(waiting, decoded, threads)
-        if threads > 1:  # which may still decode the last ones, and let go of what they have read
-            decoded.clear()
+        yield ahead
     finally:
-        for ranges in (*decoded, *(ranges for _, ranges in waiting)):  # nobody reads them any more
+        ahead.close()
+        for ranges in (*decoded, *(ranges for _, ranges in waiting)):
             ranges.let_go()
+
+
+def _ask_ahead(
+    fragments: Iterable[_AnyRange], waiting: deque[tuple[_AnyRange, _Ahead]], decoded: deque[_Ahead], held: int
+) -> Generator[_AnyRange, None, None]:
+    """Yield fragments; of those that were yielded, ranges of so many are held."""
+    count = 0
+    for fragment in fragments:
+        if not is_remote(fragment.path):
+            yield fragment
+            continue
+        ranges = _ask(fragment)
+        waiting.append((fragment, ranges))
+        count += ranges.length
+        while waiting and (count > ranges.room[0] or len(waiting) > ranges.room[1]):
+            count -= waiting[0][1].length
+            yield _take(waiting, decoded, held)
+    while waiting:
+        yield _take(waiting, decoded, held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,11 +406,11 @@ class _Ahead:
             self.flight.retire(remote)
 
 
-def _take(waiting: deque[tuple[_AnyRange, _Ahead]], decoded: deque[_Ahead], threads: int) -> _AnyRange:
+def _take(waiting: deque[tuple[_AnyRange, _Ahead]], decoded: deque[_Ahead], held: int) -> _AnyRange:
     """Return the next fragment; ranges of those that are decoded by now are let go of."""
     fragment, ranges = waiting.popleft()
     decoded.append(ranges)
-    if len(decoded) > (2 * threads if threads > 1 else 1):
+    if len(decoded) > held:
         decoded.popleft().let_go()
     return fragment
 
