@@ -512,7 +512,7 @@ class MergedEntries:
 
     def _gather_values(self, numbers: NDArray[np.int64], ends: NDArray[np.int32], size: int) -> pa.Buffer:
         """Return the bytes of values, each copied once, those of a batch after those of another."""
-        rows, places = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.int64)
+        rows, places = (Column(np.int64, len(numbers)).values for _ in range(2))
         delivered = k.Delivered(rows, places, np.zeros(len(self._batches), np.int64))
         k.sort_by_batch(numbers, self._columns.batches, self._starts, delivered)
         values = Column(np.uint8, size)
@@ -527,11 +527,18 @@ class MergedEntries:
         """Return the columns of all batches, but for the bytes of values."""
         parts = [view_binary(batch.column(KEY), is_own=True) for batch in self._batches]
         rows = int(self._starts[-1])
-        keys = np.empty(sum(int(offsets[-1] - offsets[0]) for _, offsets in parts), np.uint8)
-        edges, sizes, sequences = np.empty(rows + 1, np.int64), np.empty(rows, np.int32), np.empty(rows, np.int64)
-        codes, effects, batches = np.empty(rows, np.uint8), np.empty(rows, np.uint8), np.empty(rows, np.int64)
-        columns = k.Columns(keys, edges, sizes, sequences, codes, effects, batches)
-        edges[0] = 0
+        key_bytes = sum(int(offsets[-1] - offsets[0]) for _, offsets in parts)
+        rooms = {
+            "keys": (np.uint8, key_bytes),
+            "edges": (np.int64, rows + 1),
+            "value_sizes": (np.int32, rows),
+            "sequences": (np.int64, rows),
+            "codes": (np.uint8, rows),
+            "effects": (np.uint8, rows),
+            "batches": (np.int64, rows),
+        }
+        columns = k.Columns(**{name: Column(*room).values for name, room in rooms.items()})
+        columns.edges[0] = 0
         for number, (key_parts, (_, value_offsets)) in enumerate(zip(parts, self._value_parts, strict=True)):
             columns_of_batch = self._batches[number].column
             numbers = (
@@ -568,7 +575,9 @@ def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = Tru
     edges = [0, *itertools.accumulate(length for length in lengths if length)]
     rooms = edges[-1], edges[-1] if len(edges) > 2 else 0
     order, spare = (k.Order(Column(np.int64, room).values, Column(np.uint64, room).values) for room in rooms)
-    order.numbers[:] = np.arange(edges[-1])
+    order.numbers.fill(1)
+    order.numbers[:1] = 0
+    np.cumsum(order.numbers, out=order.numbers)
     _write_words(entries, edges, order.words)
     for first, last in itertools.pairwise(edges if not presorted else ()):
         if not k.is_sorted(entries, first, last):
