@@ -176,6 +176,10 @@ def _combine_texts(
     return missing
 
 
+_COPIED_ROWS = 64
+"""Rows of a column that are copied before those of the next one."""
+
+
 @kernel
 def _copy_columns(
     data: Bytes,
@@ -186,7 +190,7 @@ def _copy_columns(
     ends: Annotated[Any, Array(np.int32, 2, writable=True)],
     validity: Annotated[Any, Array(np.uint8, 2, writable=True)],
 ) -> None:
-    """Copy texts of several columns, row by row.
+    """Copy texts of several columns, some rows of each at a time, whose bytes are near.
 
     Args:
         data: uint8.
@@ -200,15 +204,21 @@ def _copy_columns(
     count = len(places)
     for i in range(count):
         ends[i, 0] = 0
-    for row in range(captures.lengths.shape[1]):
+    rows = captures.lengths.shape[1]
+    for first in range(0, rows, _COPIED_ROWS):
+        last = min(first + _COPIED_ROWS, rows)
         for i in range(count):
-            length, end = captures.lengths[places[i], row], ends[i, row]
-            if length >= 0:
-                copy_short(out, np.uint64(pos[i]), data, np.uint64(captures.words[places[i], row]), np.uint64(length))
-                pos[i] += length
-                end += length
-                validity[i, row >> 3] |= np.uint8(1 << (row & 7))
-            ends[i, row + 1] = end
+            place, position, end = places[i], pos[i], ends[i, first]
+            for row in range(first, last):
+                length = captures.lengths[place, row]
+                if length >= 0:
+                    start = np.uint64(captures.words[place, row])
+                    copy_short(out, np.uint64(position), data, start, np.uint64(length))
+                    position += length
+                    end += length
+                    validity[i, row >> 3] |= np.uint8(1 << (row & 7))
+                ends[i, row + 1] = end
+            pos[i] = position
 
 
 @kernel
