@@ -362,9 +362,9 @@ def ask_ahead(fragments: Iterable[_AnyRange], threads: int = 1) -> Iterator[Iter
 
 
 def _ask_ahead(
-    fragments: Iterable[_AnyRange], waiting: deque[tuple[_AnyRange, _Ahead]], decoded: deque[_Ahead], held: int
+    fragments: Iterable[_AnyRange], waiting: deque[tuple[_AnyRange, _Ahead]], decoded: deque[_Ahead], limit: int
 ) -> Generator[_AnyRange, None, None]:
-    """Yield fragments; of those that were yielded, ranges of so many are held."""
+    """Yield fragments; ranges of those that were yielded last are held, up to a limit."""
     count = 0
     for fragment in fragments:
         if not is_remote(fragment.path):
@@ -375,9 +375,9 @@ def _ask_ahead(
         count += ranges.length
         while waiting and (count > ranges.room[0] or len(waiting) > ranges.room[1]):
             count -= waiting[0][1].length
-            yield _take(waiting, decoded, held)
+            yield _take(waiting, decoded, limit)
     while waiting:
-        yield _take(waiting, decoded, held)
+        yield _take(waiting, decoded, limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,11 +406,11 @@ class _Ahead:
             self.flight.retire(remote)
 
 
-def _take(waiting: deque[tuple[_AnyRange, _Ahead]], decoded: deque[_Ahead], held: int) -> _AnyRange:
+def _take(waiting: deque[tuple[_AnyRange, _Ahead]], decoded: deque[_Ahead], limit: int) -> _AnyRange:
     """Return the next fragment; ranges of those that are decoded by now are let go of."""
     fragment, ranges = waiting.popleft()
     decoded.append(ranges)
-    if len(decoded) > held:
+    if len(decoded) > limit:
         decoded.popleft().let_go()
     return fragment
 
