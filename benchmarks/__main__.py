@@ -20,6 +20,7 @@ BENCHMARKS = (
     "leveldb_log",
     "leveldb_payloads",
     "leveldb_table",
+    "application_views",
     "deephaven_log",
     "deephaven_table",
     "deephaven_import",

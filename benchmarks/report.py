@@ -14,6 +14,11 @@ ROOT = Path(__file__).parent.parent
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 PICTURE = "![Per headline the speeds of sawlog and its peers; longer is faster](images/speed.svg)"
 SECTIONS = {
+    "application_views": (
+        "Views of applications",
+        """Processor time of one thread that reads a database of drawn entries by the view of its application, next to
+that of the same rows as they are stored, the view `live`. Repeat it with `make bench ARGS=application_views`.""",
+    ),
     "stores": (
         "In an object store",
         """A server of S3 on the same machine, near, and through a proxy that holds every byte back for 15 ms each way.

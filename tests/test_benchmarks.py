@@ -132,6 +132,7 @@ def is_of_size(row: compare.Row) -> bool:
 WITHOUT_SPARK = (
     "leveldb_payloads",
     "leveldb_table",
+    "application_views",
     "deephaven_table",
     "filodb_record",
     "stores",
