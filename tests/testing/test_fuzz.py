@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import re
 import signal
@@ -129,6 +131,17 @@ def test_a_process_that_never_begins_ends_the_fuzzer(tmp_path: Path, monkeypatch
     with pytest.raises(RuntimeError, match="nothing for 0 s"):
         watch.run(0)
     assert log.numbers == []
+
+
+def test_a_process_tells_of_each_sample_before_it_begins(tmp_path: Path) -> None:
+    """However long all of them take together."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "sawlog.testing.fuzz.worker", NAME, "s", "0", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        messages = [json.loads(line) for line in itertools.islice(process.stdout, 2)]
+        process.kill()
+    assert messages == [{"sample": FuzzInputs.of(NAME, "s").samples[0].name}, {"ready": True}]
 
 
 def test_causes_are_told_apart_and_the_smallest_input_is_kept(tmp_path: Path) -> None:

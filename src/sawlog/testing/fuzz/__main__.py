@@ -39,7 +39,7 @@ class ProcessWatch:
         silence: Seconds that one input may take.
         seconds: How long to try, from when the first process is ready.
         stop: Set when it is to end before.
-        starting: Seconds that a process may take to compile everything.
+        starting: Seconds that a process may take to begin, and for a sample as it is, which compiles everything.
     """
 
     name: str
@@ -101,6 +101,8 @@ class ProcessWatch:
                         raise RuntimeError(f"{' '.join(command)}: {message['text']}")
                     self._note_finding(number, message["law"], message["text"], is_made=is_made)
                     break
+                if "sample" in message:
+                    continue
                 patience = self.silence
                 if "ready" in message:
                     self.until = min(self.until, time.monotonic() + self.seconds)

@@ -21,6 +21,7 @@ def run(inputs: FuzzInputs, first: int, step: int, out: IO[str]) -> None:
     for sample in inputs.samples:  # compile, and load what is loaded once
         for law in CHECKS:
             _try(inputs, sample, Mutation("nothing", sample.content), law)
+        _send(out, sample=sample.name)
     _confine()
     _send(out, ready=True)
     number = first
