@@ -228,6 +228,28 @@ def test_damage_in_a_table_of_several_ranges_is_told_once(tmp_path: Path) -> Non
 SHOP = Path(__file__).parents[2] / "examples/data/shop"
 
 
+def test_versions_of_a_key_in_several_files_of_one_level_are_one_row(tmp_path: Path) -> None:
+    """LevelDB ends a file between two of them, where snapshots keep them."""
+    sizes = {"write_buffer_size": 100_000, "max_file_size": 1 << 20}
+    with plyvel.DB(str(tmp_path), create_if_missing=True, compression=None, **sizes) as database:
+        for key in (b"a", b"z"):  # which take level 2, where the first file would go
+            database.put(key, bytes(100_000))
+        snapshots = []
+        for number in range(4):
+            database.put(b"k", bytes([number]) * 1_200_000)
+            snapshots.append(database.snapshot())
+        database.compact_range(start=b"b", stop=b"y")
+        for snapshot in snapshots:
+            snapshot.close()
+    only = {"format": "leveldb_database", "filters": [("key", "==", b"k")]}
+    entries = sawlog.read(tmp_path, view="all", **only)
+    assert len(set(entries["file"].to_pylist())) == 4
+    assert len(set(entries["level"].to_pylist())) == 1
+    assert [value[0] for value in entries["value"].to_pylist()] == [3, 2, 1, 0]
+    assert entries["live"].to_pylist() == [True, False, False, False]
+    assert [value[0] for value in sawlog.read(tmp_path, **only)["value"].to_pylist()] == [3]
+
+
 @pytest.mark.parametrize("view", ["rows", "all", "bedrock"])
 def test_warnings_name_what_is_damaged_and_not_the_manifest(tmp_path: Path, view: str) -> None:
     database = Path(shutil.copytree(SHOP, tmp_path / "shop"))

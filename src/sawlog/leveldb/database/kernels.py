@@ -228,10 +228,11 @@ def merge_runs(
 
 
 @kernel
-def ascend(keys: Bytes, offsets: Int32s) -> Bool:
-    """Return whether no key, `keys[offsets[i] : offsets[i + 1]]`, is below the previous one."""
+def ascend(keys: Bytes, offsets: Int32s, strictly: Bool) -> Bool:
+    """Return whether no key, `keys[offsets[i] : offsets[i + 1]]`, is below the previous one; strictly, nor equal."""
     for i in range(1, len(offsets) - 1):
-        if compare_bytes(keys, offsets[i - 1], offsets[i], keys, offsets[i], offsets[i + 1]) > 0:
+        compared = compare_bytes(keys, offsets[i - 1], offsets[i], keys, offsets[i], offsets[i + 1])
+        if compared > 0 or (strictly and compared == 0):
             return False
     return True
 

@@ -94,7 +94,7 @@ class Judge:
         before, end = self._place, self._live.end
         has_ranges = RANGE in view_values(batch.column(OPERATION), np.uint8).tobytes()
         is_inside = keys[0].as_py() >= before and keys[-1].as_py() < end
-        if is_inside and not has_ranges and k.ascend(*view_binary(keys, is_own=True)):
+        if is_inside and not has_ranges and k.ascend(*view_binary(keys, is_own=True), False):
             self._place = keys[-1].as_py()
             requested_rows = self._select_wanted(batch)
             if requested_rows.num_rows:
@@ -273,6 +273,7 @@ LONG = 1024
 """So many entries that are next to each other are delivered as a slice."""
 _FEW_ENTRIES = 256
 """So many entries are ordered by their keys themselves: to number the keys first takes longer."""
+_PUT = OPERATION_NAMES.index("put")
 _DELETES = ("delete", "single_delete", "delete_sized")
 _MERGES = ("merge", "delete_range")
 _EFFECTS = np.full(256, k.MERGES, np.uint8)
@@ -316,7 +317,6 @@ class MergedEntries:
         counts = [batch.num_rows for batch in self._batches]
         self._starts = np.array([0, *itertools.accumulate(counts)], np.int64)
         self._run_ends = np.array([*itertools.accumulate(run.rows for run in self._runs)], np.int64)
-        self._columns = self._make_columns()
         stamped = any(STAMP in batch.schema.names for batch in self._batches)
         self._stamps = _concatenate(
             [view_values(batch.column(STAMP), np.uint64) for batch in self._batches if stamped], np.uint64
@@ -325,14 +325,25 @@ class MergedEntries:
         self._strays = np.repeat(np.array(has_strays, np.bool_), np.diff(self._starts)) if any(has_strays) else None
         self._states = pending.states
         self._pending = pending.of(self._columns.sequences) if pending else None
+        rows = int(self._starts[-1])
+        self.live: NDArray[np.bool_]
+        self._is_plain = (
+            bytewise
+            and len(groups) == 1
+            and not (pending or stamped or any(has_strays) or len(covers.sequences))
+            and _are_single_puts(self._batches)
+        )
+        if self._is_plain:
+            self.order, self.live = _make_numbers(rows), np.ones(rows, np.bool_)
+            return
         entries = self._make_entries()
-        order = _merge_runs(entries, lengths) if bytewise else _sort_entries(entries, 0, int(self._starts[-1]))
+        order = _merge_runs(entries, lengths) if bytewise else _sort_entries(entries, 0, rows)
         fates = np.zeros(len(order.numbers), np.uint8)
         if not k.resolve(entries, order, covers, fates):
             order = _merge_runs(entries, lengths, presorted=False)
             k.resolve(entries, order, covers, fates)
         self.order = order.numbers
-        self.live: NDArray[np.bool_] = fates == k.SHOWN
+        self.live = fates == k.SHOWN
         codes = self._columns.codes
         if RANGE in codes.tobytes():
             self.live &= codes[self.order] != RANGE
@@ -349,7 +360,7 @@ class MergedEntries:
                     self._batches[number] = batch.set_column(
                         key_index, batch.schema.field(key_index), batch.column(STRAY)
                     )
-            self._columns = self._make_columns()
+            del self._columns
 
     def take_part(
         self, part: int, parts: int, select: Callable[[pa.Array], NDArray[np.bool_] | None] | None
@@ -375,7 +386,7 @@ class MergedEntries:
     @property
     def blobs(self) -> bool:
         """Whether values of entries may be in blob files."""
-        return any(code in self._columns.codes.tobytes() for code in (BLOB, ENTITY))
+        return not self._is_plain and any(code in self._columns.codes.tobytes() for code in (BLOB, ENTITY))
 
     @property
     def has_strays(self) -> bool:
@@ -416,13 +427,16 @@ class MergedEntries:
             of_run: Columns that are the same for all of a run: their values by run.
             include_dead: Whether entries are wanted that are not live.
         """
-        numbers = self.order if include_dead else self.order[self.live]
+        numbers = self.order if include_dead or self._is_plain else self.order[self.live]
         live = self.live if include_dead else np.ones(len(numbers), np.bool_)
         for first, last in self._iterate_stretches(numbers):
             yield self._make_batch(numbers[first:last], live[first:last], schema, of_run)
 
     def _iterate_stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         """Yield ranges of entries: entries next to each other in a batch are left together, if they are many."""
+        if self._is_plain and (np.diff(self._starts) >= LONG).all():
+            yield from itertools.pairwise(self._starts.tolist())
+            return
         edges = np.zeros(2 * (len(numbers) // LONG), np.int64)
         used = k.find_stretches(numbers, self._columns.batches, LONG, edges) if len(edges) else 0
         first = 0
@@ -479,12 +493,10 @@ class MergedEntries:
         if not names or not len(numbers):
             return make_batch_from_rows([], pa.schema([STAMPED_SCHEMA.field(name) for name in names]))
         first, last = int(numbers[0]), int(numbers[-1])
-        batches = self._columns.batches
-        batch_number = int(batches[first])
-        if batches[last] == batch_number and last - first == len(numbers) - 1 and (np.diff(numbers) == 1).all():
-            return (
-                self._batches[batch_number].select(names).slice(first - int(self._starts[batch_number]), len(numbers))
-            )
+        batch_number = int(np.searchsorted(self._starts, first, "right")) - 1
+        start, end = self._starts[batch_number : batch_number + 2].tolist()
+        if last < end and last - first == len(numbers) - 1 and (self._is_plain or (np.diff(numbers) == 1).all()):
+            return self._batches[batch_number].select(names).slice(first - start, len(numbers))
         count, (key_bytes, value_bytes) = self._measure(numbers, np.iinfo(np.int64).max)
         rooms = {
             "keys": (np.uint8, key_bytes, KEY),
@@ -523,8 +535,9 @@ class MergedEntries:
             first = last
         return values.take(size)
 
-    def _make_columns(self) -> k.Columns:
-        """Return the columns of all batches, but for the bytes of values."""
+    @cached_property
+    def _columns(self) -> k.Columns:
+        """The columns of all batches, but for the bytes of values."""
         parts = [view_binary(batch.column(KEY), is_own=True) for batch in self._batches]
         rows = int(self._starts[-1])
         key_bytes = sum(int(offsets[-1] - offsets[0]) for _, offsets in parts)
@@ -570,14 +583,29 @@ def _concatenate(arrays: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate([np.zeros(0, kind), *arrays])
 
 
+def _are_single_puts(batches: Sequence[pa.RecordBatch]) -> bool:
+    """Return whether all entries of batches put a value, each under a key that is above the one before."""
+    keys = [batch.column(KEY) for batch in batches]
+    return (
+        all((view_values(batch.column(OPERATION), np.uint8) == _PUT).all() for batch in batches)
+        and all(before[-1].as_py() < after[0].as_py() for before, after in itertools.pairwise(keys))
+        and all(k.ascend(*view_binary(column, is_own=True), True) for column in keys)
+    )
+
+
+def _make_numbers(count: int) -> NDArray[np.int64]:
+    """Return the numbers of so many entries, in memory of Arrow's pool."""
+    numbers: NDArray[np.int64] = Column(np.int64, count).values
+    numbers.fill(1)
+    numbers[:1] = 0
+    return np.cumsum(numbers, out=numbers)
+
+
 def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = True) -> k.Order:
     """Return entries in key order, by merges of two runs at a time; unsorted runs are sorted first."""
     edges = [0, *itertools.accumulate(length for length in lengths if length)]
     rooms = edges[-1], edges[-1] if len(edges) > 2 else 0
-    order, spare = (k.Order(Column(np.int64, room).values, Column(np.uint64, room).values) for room in rooms)
-    order.numbers.fill(1)
-    order.numbers[:1] = 0
-    np.cumsum(order.numbers, out=order.numbers)
+    order, spare = (k.Order(_make_numbers(room), Column(np.uint64, room).values) for room in rooms)
     _write_words(entries, edges, order.words)
     for first, last in itertools.pairwise(edges if not presorted else ()):
         if not k.is_sorted(entries, first, last):
