@@ -65,6 +65,12 @@ def test_fractions_of_few_digits(value: float, digits: int) -> None:
     assert write(round(value, digits)) == expect(round(value, digits))
 
 
+@given(st.integers(-(1 << 53), 1 << 53), st.integers(0, 12))
+def test_fractions_of_few_bits(magnitude: int, places: int) -> None:
+    for value in (magnitude, magnitude >> 20, (magnitude >> 22) + 1):
+        assert write(value / (1 << places)) == expect(value / (1 << places))
+
+
 def test_powers_and_their_neighbours() -> None:
     powers = itertools.chain((2.0**i for i in range(-1074, 1024)), (float(f"1e{i}") for i in range(-324, 309)))
     for power in powers:

@@ -12,7 +12,7 @@ import numpy as np
 
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.json_text import put_integer, put_unsigned
-from sawlog.kernels.memory import high_product
+from sawlog.kernels.memory import count_low_zeros, high_product
 from sawlog.kernels.numbers import _ONE, _TEN, _TWO, _ZERO
 
 _FRACTION = np.uint64(52)
@@ -33,6 +33,12 @@ _ROUNDED = b"".join(
 )
 _POWERS = np.frombuffer(_ROUNDED, np.uint64).reshape(-1, 2)
 """Low and high halves of these powers, each times one of two, so that they have 128 bits, rounded up."""
+_BINARY_PLACES = 8
+_SCALES = np.array([5**places * 10 ** (_BINARY_PLACES - places) for places in range(_BINARY_PLACES + 1)], np.uint64)
+"""By binary places after the point: what a fraction of as many bits is multiplied with to have as many decimal ones."""
+_BEFORE_FRACTION = np.uint64(10**_BINARY_PLACES)
+_MOST_EXACT = np.uint64(1 << 31)
+"""Numbers below, divided by as many powers of two, have 15 digits at most: then no shorter text is the same double."""
 _MOST_PLACES, _LEAST_PLACES = 16, -3
 """Digits before the point of numbers that are written without an exponent; negative are zeros after it."""
 
@@ -140,6 +146,20 @@ def _put_float(out: Any, pos: Any, bits: Any) -> Any:
 
 
 @inlined
+def _put_exact(out: Any, state: Any, magnitude: Any, places: Any, is_negative: Any) -> None:
+    """Write a number of few binary places after the point, all of its decimal ones."""
+    pos = state.position
+    if is_negative:
+        out[pos] = 45
+        pos += _ONE
+    pos = put_unsigned(out, pos, magnitude >> places)
+    fraction = magnitude & (_ONE << places) - _ONE
+    put_unsigned(out, pos, _BEFORE_FRACTION + fraction * _SCALES[places])  # a digit, in the place of the point
+    out[pos] = 46
+    state.position = pos + _ONE + places
+
+
+@inlined
 def put_double(bits: Any, rendered: Any, state: Any) -> Any:
     """Write a double to `rendered.out` at `state.position`, as an integer where it is one of 53 bits at most.
 
@@ -150,14 +170,18 @@ def put_double(bits: Any, rendered: Any, state: Any) -> Any:
     if biased == _EXPONENT:
         return False
     exponent = np.int64(biased) - _BIAS
-    if 0 <= exponent <= 52:
-        below = np.uint64(52 - exponent)
-        magnitude = _HIDDEN | bits & _HIDDEN - _ONE
-        if magnitude >> below << below == magnitude:
-            magnitude >>= below
-            value = ~magnitude + _ONE if bits & _SIGN != _ZERO else magnitude
-            state.position = put_integer(rendered.out, state.position, value)
-            return True
+    magnitude = _HIDDEN | bits & _HIDDEN - _ONE
+    zeros = count_low_zeros(magnitude)
+    places = 52 - exponent - np.int64(zeros)
+    if places <= 0 <= 52 - exponent:
+        magnitude >>= np.uint64(52 - exponent)
+        value = ~magnitude + _ONE if bits & _SIGN != _ZERO else magnitude
+        state.position = put_integer(rendered.out, state.position, value)
+        return True
+    if 0 < places <= _BINARY_PLACES and magnitude >> zeros < _MOST_EXACT:
+        magnitude >>= zeros
+        _put_exact(rendered.out, state, magnitude, np.uint64(places), bits & _SIGN != _ZERO)
+        return True
     if bits == _ZERO:
         rendered.out[state.position] = 48
         state.position += _ONE
