@@ -18,7 +18,6 @@ from sawlog.dataset.index import with_index
 from sawlog.dataset.opening import (
     Filters,
     find,
-    hold_full_collections,
     list_input_names,
     make_storage,
     open_found,
@@ -29,6 +28,7 @@ from sawlog.format.capabilities import WritesPartitions
 from sawlog.format.contract import Format, Writer
 from sawlog.format.damage import OnDamage, Report
 from sawlog.format.options import find_rescue_options, parse_options
+from sawlog.format.planning import hold_full_collections
 from sawlog.format.recognition import explain_unselected, get_format
 from sawlog.format.recognition import load_formats as _formats
 from sawlog.format.scan import Columns, Scan

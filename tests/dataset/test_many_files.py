@@ -208,23 +208,27 @@ def test_choosing_files_again_costs_the_same_however_many_there_are(format: str)
     assert work[1] <= LIMIT * work[0]
 
 
+@pytest.mark.parametrize("is_planned", [False, True])
 @pytest.mark.parametrize("format", MAKERS)
-def test_a_folder_is_opened_without_full_collections_of_garbage(format: str, tmp_path: Path) -> None:
+def test_a_folder_is_opened_and_planned_without_full_collections_of_garbage(
+    format: str, is_planned: bool, tmp_path: Path
+) -> None:
     MAKERS[format](tmp_path, MANY)
-    sawlog.open(str(tmp_path), format=format)  # which imports
+    dataset = sawlog.open(str(tmp_path), format=format)
+    dataset.fragments()  # which imports
     thresholds = gc.get_threshold()
     gc.freeze()
     gc.collect()  # after which a full one follows whenever there is a quarter more
     gc.set_threshold(20, 1, 1)
     before = gc.get_stats()[2]["collections"]
     try:
-        dataset = sawlog.open(str(tmp_path), format=format)
+        results = dataset.fragments() if is_planned else sawlog.open(str(tmp_path), format=format).files
         collections = gc.get_stats()[2]["collections"] - before
         assert gc.get_threshold() == (20, 1, 1)
     finally:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
-    assert dataset.files
+    assert results
     assert collections <= 1, collections  # when it is over
 
 

@@ -31,7 +31,7 @@ from sawlog.format.damage import (
     merge_findings,
     warn_of_losses,
 )
-from sawlog.format.planning import bind_scan, describe_files, plan_fragments, plan_tasks
+from sawlog.format.planning import bind_scan, describe_files, hold_full_collections, plan_fragments, plan_tasks
 from sawlog.format.recognition import explain_unselected
 from sawlog.format.scan import Columns, Scan, parse_columns, parse_filter
 from sawlog.guard import wrap_errors
@@ -94,7 +94,8 @@ class Dataset:
 
     def fragments(self, task_bytes: int | None = TASK_BYTES) -> list[Fragment]:
         """Return fragments in reading order; together they hold every row exactly once."""
-        return list(plan_fragments(self.contents, self.request, task_bytes))
+        with hold_full_collections():
+            return list(plan_fragments(self.contents, self.request, task_bytes))
 
     def tasks(self, task_bytes: int = TASK_BYTES) -> list[list[Fragment]]:
         """Return fragments packed, in order, into tasks of about `task_bytes` of input."""

@@ -13,7 +13,6 @@ from sawlog.dataset.opening import (
     GENERAL,
     DatasetFiles,
     find,
-    hold_full_collections,
     list_input_names,
     make_storage,
     open_found,
@@ -24,6 +23,7 @@ from sawlog.format.capabilities import list_tables
 from sawlog.format.contract import Contents, Format, list_view_names
 from sawlog.format.damage import Report, Skipped
 from sawlog.format.options import list_option_names
+from sawlog.format.planning import hold_full_collections
 from sawlog.format.recognition import Part, find_named_parts, find_parts, find_unread, load_formats
 from sawlog.format.scan import NamedTable
 from sawlog.storage import File, Storage

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -35,43 +33,6 @@ def resolve_threads(use_threads: bool | int) -> int:
     if use_threads < 1:
         raise OptionError(f"use_threads={use_threads}: expected True, False or a number of threads")
     return use_threads
-
-
-class _Postponement:
-    """Context in which no full collection of garbage begins, in any thread."""
-
-    _NEVER = 1 << 30
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._depth = 0
-        self._threshold = 0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._depth += 1
-            if self._depth == 1:
-                first, second, self._threshold = gc.get_threshold()
-                gc.set_threshold(first, second, self._NEVER)
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._depth -= 1
-            first, second, third = gc.get_threshold()
-            if self._depth == 0 and third == self._NEVER:  # which nobody else has set meanwhile
-                gc.set_threshold(first, second, self._threshold)
-
-
-_POSTPONEMENT = _Postponement()
-
-
-def hold_full_collections() -> _Postponement:
-    """Hold back full collections of garbage while an object is made for each of many files, and all of them stay.
-
-    They go over all that stays whenever that is a quarter more: for 100,000 files six to nine times, which took a sixth
-    of the time of opening them. Young objects are collected as ever.
-    """
-    return _POSTPONEMENT
 
 
 class DatasetFiles(NamedTuple):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import hashlib
 import operator
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar, cast
 
@@ -44,6 +46,43 @@ ROWS_QUESTION = "rows"
 
 _Part = TypeVar("_Part")
 _C = TypeVar("_C", bound=Contents)
+
+
+class _Postponement:
+    """Context in which no full collection of garbage begins, in any thread."""
+
+    _NEVER = 1 << 30
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._depth = 0
+        self._threshold = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._depth += 1
+            if self._depth == 1:
+                first, second, self._threshold = gc.get_threshold()
+                gc.set_threshold(first, second, self._NEVER)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._depth -= 1
+            first, second, third = gc.get_threshold()
+            if self._depth == 0 and third == self._NEVER:  # which nobody else has set meanwhile
+                gc.set_threshold(first, second, self._threshold)
+
+
+_POSTPONEMENT = _Postponement()
+
+
+def hold_full_collections() -> _Postponement:
+    """Hold back full collections of garbage while an object is made for each of many files, and all of them stay.
+
+    They go over all that stays whenever that is a quarter more: for 100,000 files six to nine times while they are
+    opened, which took a sixth of the time, and twice while they are planned. Young objects are collected as ever.
+    """
+    return _POSTPONEMENT
 
 
 def find_view_schema(contents: Contents) -> pa.Schema:
@@ -170,7 +209,8 @@ def pack(
 
 def plan_tasks(contents: Contents, request: BoundScan, task_bytes: int) -> list[list[Fragment]]:
     """Return fragments packed, in order, into tasks of about `task_bytes` of input."""
-    return pack(plan_fragments(contents, request, task_bytes), task_bytes)
+    with hold_full_collections():
+        return pack(plan_fragments(contents, request, task_bytes), task_bytes)
 
 
 def split_contents(contents: Contents, request: BoundScan, task_bytes: int) -> Iterable[Contents | Fragment]:

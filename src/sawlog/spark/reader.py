@@ -27,6 +27,7 @@ from sawlog.format.contract import MIN_TASK_BYTES, Contents, Fragment, Scan
 from sawlog.format.damage import Findings, describe_losses, describe_skipped, take_damage_batch
 from sawlog.format.planning import (
     bind_scan,
+    hold_full_collections,
     list_available_columns,
     list_unscanned_parts,
     pack,
@@ -289,10 +290,11 @@ class Reading:
         contents = self._open_contents()
         request = bind_scan(contents, self.scan)
         files = {file.path: file for file in self.files}
-        splits = split_contents(prune_files(contents, request), request, task_bytes)
-        parts = [Dataset(split, self.scan) if isinstance(split, Contents) else split for split in splits]
-        tasks: Sequence[Sequence[Fragment | Dataset]] = pack(parts, task_bytes, _count_bytes)
-        return [self.make_task(parts, files) for parts in tasks or plan_tasks(contents, request, task_bytes)]
+        with hold_full_collections():
+            splits = split_contents(prune_files(contents, request), request, task_bytes)
+            parts = [Dataset(split, self.scan) if isinstance(split, Contents) else split for split in splits]
+            tasks: Sequence[Sequence[Fragment | Dataset]] = pack(parts, task_bytes, _count_bytes)
+            return [self.make_task(parts, files) for parts in tasks or plan_tasks(contents, request, task_bytes)]
 
     def list_unknown_parts(self, task_bytes: int) -> list[Contents]:
         """Return parts of remote files that tasks have to look into before all can be planned.
