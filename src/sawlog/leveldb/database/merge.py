@@ -434,7 +434,7 @@ class MergedEntries:
 
     def _iterate_stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         """Yield ranges of entries: entries next to each other in a batch are left together, if they are many."""
-        if self._is_plain and (np.diff(self._starts) >= LONG).all():
+        if self._is_plain and (len(self._batches) == 1 or (np.diff(self._starts) >= LONG).all()):
             yield from itertools.pairwise(self._starts.tolist())
             return
         edges = np.zeros(2 * (len(numbers) // LONG), np.int64)
@@ -524,7 +524,7 @@ class MergedEntries:
 
     def _gather_values(self, numbers: NDArray[np.int64], ends: NDArray[np.int32], size: int) -> pa.Buffer:
         """Return the bytes of values, each copied once, those of a batch after those of another."""
-        rows, places = (Column(np.int64, len(numbers)).values for _ in range(2))
+        rows, places = Column(np.int64, 2 * len(numbers)).values.reshape(2, -1)
         delivered = k.Delivered(rows, places, np.zeros(len(self._batches), np.int64))
         k.sort_by_batch(numbers, self._columns.batches, self._starts, delivered)
         values = Column(np.uint8, size)
@@ -540,18 +540,12 @@ class MergedEntries:
         """The columns of all batches, but for the bytes of values."""
         parts = [view_binary(batch.column(KEY), is_own=True) for batch in self._batches]
         rows = int(self._starts[-1])
-        key_bytes = sum(int(offsets[-1] - offsets[0]) for _, offsets in parts)
-        rooms = {
-            "keys": (np.uint8, key_bytes),
-            "edges": (np.int64, rows + 1),
-            "value_sizes": (np.int32, rows),
-            "sequences": (np.int64, rows),
-            "codes": (np.uint8, rows),
-            "effects": (np.uint8, rows),
-            "batches": (np.int64, rows),
-        }
-        columns = k.Columns(**{name: Column(*room).values for name, room in rooms.items()})
-        columns.edges[0] = 0
+        keys = Column(np.uint8, sum(int(offsets[-1] - offsets[0]) for _, offsets in parts)).values
+        edges, sequences, batches = Column(np.int64, 3 * (rows + 1)).values.reshape(3, -1)
+        codes, effects = Column(np.uint8, 2 * rows).values.reshape(2, -1)
+        sizes = Column(np.int32, rows).values
+        columns = k.Columns(keys, edges, sizes, sequences[:rows], codes, effects, batches[:rows])
+        edges[0] = 0
         for number, (key_parts, (_, value_offsets)) in enumerate(zip(parts, self._value_parts, strict=True)):
             columns_of_batch = self._batches[number].column
             numbers = (
@@ -604,8 +598,9 @@ def _make_numbers(count: int) -> NDArray[np.int64]:
 def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = True) -> k.Order:
     """Return entries in key order, by merges of two runs at a time; unsorted runs are sorted first."""
     edges = [0, *itertools.accumulate(length for length in lengths if length)]
-    rooms = edges[-1], edges[-1] if len(edges) > 2 else 0
-    order, spare = (k.Order(_make_numbers(room), Column(np.uint64, room).values) for room in rooms)
+    room = edges[-1] if len(edges) > 2 else 0
+    order = k.Order(_make_numbers(edges[-1]), Column(np.uint64, edges[-1]).values)
+    spare = k.Order(Column(np.int64, room).values, Column(np.uint64, room).values)
     _write_words(entries, edges, order.words)
     for first, last in itertools.pairwise(edges if not presorted else ()):
         if not k.is_sorted(entries, first, last):
