@@ -193,6 +193,13 @@ class Part:
         self.extents = [(self.path, *self.extent)]
 
 
+def read_part(storage: Storage, part: Part) -> None:
+    start, length = part.extent
+    source = storage.open(part.path, start + length)
+    assert np.array_equal(source.read_window(start, length), DATA[start : start + length])
+    source.close()
+
+
 @pytest.mark.usefixtures("small_ranges")
 @pytest.mark.parametrize("fragment_count", [25, 3])
 def test_fragments_are_asked_for_before_their_turn_and_let_go_of(
@@ -205,11 +212,7 @@ def test_fragments_are_asked_for_before_their_turn_and_let_go_of(
     monkeypatch.setattr(StoreObject, "fetch", lambda _, start, end: remote.fetch(start, end))
     with ask_ahead(Part(storage, number) for number in range(25)) as fragments:
         for fragment in itertools.islice(fragments, fragment_count):
-            start, length = fragment.extent
-            source = storage.open(remote.url, start + length)
-            assert np.array_equal(source.read_window(start, length), DATA[start : start + length])
-            source.close()
-            del source
+            read_part(storage, fragment)
             assert len(answers.sizes) <= 9, "bounded by memory"
     assert remote.most >= 4
     assert len({*remote.asked}) == len(remote.asked) <= fragment_count + 6
@@ -242,11 +245,7 @@ def test_copies_of_what_a_server_sends_whole_are_closed(
     monkeypatch.setattr(tempfile, "TemporaryFile", record)
     with ask_ahead((Part(storage, number) for number in range(25)), threads) as fragments:
         for fragment in itertools.islice(fragments, fragment_count):
-            start, length = fragment.extent
-            source = storage.open(fragment.path, start + length)
-            assert np.array_equal(source.read_window(start, length), DATA[start : start + length])
-            source.close()
-            del source
+            read_part(storage, fragment)
     storage._stores.forget()
     for _ in range(500):
         if all(copy.closed for copy in copies):
