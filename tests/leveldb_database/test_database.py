@@ -250,6 +250,27 @@ def test_versions_of_a_key_in_several_files_of_one_level_are_one_row(tmp_path: P
     assert [value[0] for value in sawlog.read(tmp_path, **only)["value"].to_pylist()] == [3]
 
 
+def test_short_and_long_files_of_one_level_are_handed_on(tmp_path: Path) -> None:
+    """Nothing overlaps: rows come as they are stored, each with its file, also from a file that has few of them."""
+    entries = {b"%06d" % number: b"%0100d" % number for number in range(20_000)}
+    with plyvel.DB(str(tmp_path), create_if_missing=True, write_buffer_size=1 << 20, compression=None) as database:
+        for number, (key, value) in enumerate(entries.items()):
+            database.put(key, value)
+            if number in (7000, 7500, 19_999):
+                database.compact_range()
+        assert dict(database) == entries
+    rows = sawlog.read(tmp_path, view="all")
+    counts = rows.group_by(["file", "level"]).aggregate([("key", "count")]).to_pydict()
+    assert len(set(counts["level"])) == 1
+    assert {500, 7001} < set(counts["key_count"])
+    for table in (rows, sawlog.read(tmp_path)):
+        assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == entries
+    assert rows["live"].to_pylist() == [True] * len(entries)
+    files = dict(zip(rows["key"].to_pylist(), rows["file"].to_pylist(), strict=True))
+    assert len({files[b"%06d" % number] for number in range(7001, 7501)}) == 1
+    assert files[b"007000"] != files[b"007001"] != files[b"007501"]
+
+
 @pytest.mark.parametrize("view", ["rows", "all", "bedrock"])
 def test_warnings_name_what_is_damaged_and_not_the_manifest(tmp_path: Path, view: str) -> None:
     database = Path(shutil.copytree(SHOP, tmp_path / "shop"))

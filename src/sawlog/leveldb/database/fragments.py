@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -263,10 +263,14 @@ class _Edges:
         for fault in identity.check_sequences(self._table, actual, outside, self._path):
             self._reader.findings.add_damage(fault)
 
+    @cached_property
+    def _blocks(self) -> NDArray[np.uint64]:
+        """The offsets of all blocks that were read, in order."""
+        return np.sort(np.concatenate([np.zeros(0, np.uint64), *self._offsets]))
+
     def _are_read(self, offsets: NDArray[np.uint64]) -> bool:
         """Return whether the blocks at all of these offsets were read."""
-        blocks = np.concatenate([np.zeros(0, np.uint64), *self._offsets])
-        blocks.sort()
+        blocks = self._blocks
         places = blocks.searchsorted(offsets)
         return bool(len(blocks)) and bool((blocks.take(places, mode="clip") == offsets).all())
 
@@ -501,7 +505,7 @@ class KeyRange(Fragment):
                     findings.tail, ledgers = unordered.reports.tail, unordered.ledgers
                 merged = iter([unordered.entries.take_part(self.part, self.parts, self.select)])
             for entries in merged:
-                findings.rows += len(entries.order) if is_history else int(np.count_nonzero(entries.live))
+                findings.rows += entries.count_rows(include_dead=is_history)
                 if findings.observe is not None and not orphan:
                     findings.observe(entries)
                 if entries.blobs and not orphan:

@@ -8,7 +8,7 @@ import itertools
 import posixpath
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any
 
@@ -294,10 +294,6 @@ class MergedEntries:
         order_of_keys: Another order that is known.
         uncertain: The sequence number up to which range deletions may have deleted entries, of which nobody knows
             which: these do not answer.
-
-    Attributes:
-        order: int64, numbers of entries, counted through all runs.
-        live: Whether a database would answer with each of them.
     """
 
     def __init__(
@@ -326,7 +322,6 @@ class MergedEntries:
         self._states = pending.states
         self._pending = pending.of(self._columns.sequences) if pending else None
         rows = int(self._starts[-1])
-        self.live: NDArray[np.bool_]
         self._is_plain = (
             bytewise
             and len(groups) == 1
@@ -334,7 +329,6 @@ class MergedEntries:
             and _are_single_puts(self._batches)
         )
         if self._is_plain:
-            self.order, self.live = _make_numbers(rows), np.ones(rows, np.bool_)
             return
         entries = self._make_entries()
         order = _merge_runs(entries, lengths) if bytewise else _sort_entries(entries, 0, rows)
@@ -383,6 +377,22 @@ class MergedEntries:
             entries.order, entries.live = entries.order[are_selected], entries.live[are_selected]
         return entries
 
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """Numbers of entries, int64, counted through all runs."""
+        return _make_numbers(int(self._starts[-1]))
+
+    @cached_property
+    def live(self) -> NDArray[np.bool_]:
+        """Whether a database would answer with each of `order`."""
+        return np.ones(int(self._starts[-1]), np.bool_)
+
+    def count_rows(self, *, include_dead: bool) -> int:
+        """Return how many entries there are, or how many a database would answer with."""
+        if self._is_plain:
+            return int(self._starts[-1])
+        return len(self.order) if include_dead else int(np.count_nonzero(self.live))
+
     @property
     def blobs(self) -> bool:
         """Whether values of entries may be in blob files."""
@@ -427,16 +437,22 @@ class MergedEntries:
             of_run: Columns that are the same for all of a run: their values by run.
             include_dead: Whether entries are wanted that are not live.
         """
+        names = [name for name in schema.names if name in STAMPED_SCHEMA.names]
+        if self._is_plain and int(self._starts[-1]) >= LONG * len(self._batches):
+            for batch, (first, last) in zip(self._batches, itertools.pairwise(self._starts.tolist()), strict=True):
+                live = np.ones(last - first, np.bool_)
+                yield self._make_batch(batch.select(names), live, schema, of_run, partial(np.arange, first, last))
+            return
         numbers = self.order if include_dead or self._is_plain else self.order[self.live]
         live = self.live if include_dead else np.ones(len(numbers), np.bool_)
         for first, last in self._iterate_stretches(numbers):
-            yield self._make_batch(numbers[first:last], live[first:last], schema, of_run)
+            part = numbers[first:last]
+            yield self._make_batch(
+                self._gather(part, names), live[first:last], schema, of_run, partial(np.asarray, part)
+            )
 
     def _iterate_stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         """Yield ranges of entries: entries next to each other in a batch are left together, if they are many."""
-        if self._is_plain and (len(self._batches) == 1 or (np.diff(self._starts) >= LONG).all()):
-            yield from itertools.pairwise(self._starts.tolist())
-            return
         edges = np.zeros(2 * (len(numbers) // LONG), np.int64)
         used = k.find_stretches(numbers, self._columns.batches, LONG, edges) if len(edges) else 0
         first = 0
@@ -463,9 +479,14 @@ class MergedEntries:
         return [view_binary(batch.column(VALUE), is_own=True) for batch in self._batches]
 
     def _make_batch(
-        self, numbers: NDArray[np.int64], live: NDArray[np.bool_], schema: pa.Schema, of_run: dict[str, list[Any]]
+        self,
+        gathered: pa.RecordBatch,
+        live: NDArray[np.bool_],
+        schema: pa.Schema,
+        of_run: dict[str, list[Any]],
+        list_numbers: Callable[[], NDArray[np.int64]],
     ) -> pa.RecordBatch:
-        gathered = self._gather(numbers, [name for name in schema.names if name in STAMPED_SCHEMA.names])
+        """Return rows with the columns that are not stored; these may need the numbers of the rows."""
         arrays = []
         for field in schema:
             if field.name == OPERATION:
@@ -474,13 +495,13 @@ class MergedEntries:
                 bits = pack_bits(live)
                 arrays.append(pa.Array.from_buffers(pa.bool_(), len(live), [None, bits]))
             elif field.name == TRANSACTION:
-                arrays.append(self._make_transactions(numbers))
+                arrays.append(self._make_transactions(list_numbers()))
             elif field.name in of_run:
-                runs = np.searchsorted(self._run_ends, numbers, "right")
+                runs = np.searchsorted(self._run_ends, list_numbers(), "right")
                 arrays.append(make_array(of_run[field.name], field.type).take(make_fixed_array(pa.int64(), runs)))
             else:
                 arrays.append(gathered.column(field.name))
-        return make_batch(arrays, schema, len(numbers))
+        return make_batch(arrays, schema, len(live))
 
     def _make_transactions(self, numbers: NDArray[np.int64]) -> pa.Array:
         places = np.full(len(numbers), -1) if self._pending is None else self._pending[numbers]
@@ -495,7 +516,7 @@ class MergedEntries:
         first, last = int(numbers[0]), int(numbers[-1])
         batch_number = int(np.searchsorted(self._starts, first, "right")) - 1
         start, end = self._starts[batch_number : batch_number + 2].tolist()
-        if last < end and last - first == len(numbers) - 1 and (self._is_plain or (np.diff(numbers) == 1).all()):
+        if last < end and last - first == len(numbers) - 1 and (np.diff(numbers) == 1).all():
             return self._batches[batch_number].select(names).slice(first - start, len(numbers))
         count, (key_bytes, value_bytes) = self._measure(numbers, np.iinfo(np.int64).max)
         rooms = {

@@ -489,7 +489,7 @@ class MapReader:
         if table.footer.metaindex is not None:
             table.other_blocks.append(("metaindex", table.footer.metaindex))
         for key, value in self._read_pairs(table.footer.metaindex, layout.COLUMNAR_METAINDEX):
-            numbers = list(decode_varints(value))
+            numbers = list(islice(decode_varints(value), 3))
             if len(numbers) >= 2:
                 named[key] = Handle(*numbers[:2])
             if key == layout.VALUE_INDEX_NAME:
@@ -641,7 +641,7 @@ class MapReader:
             is_known = len(key) >= layout.KEY_TRAILER and key[-layout.KEY_TRAILER] in layout.OPERATIONS
             if not number and not is_known and self._options.keys != "raw":
                 return False
-            numbers = list(decode_varints(value))
+            numbers = list(islice(decode_varints(value), 3))
             if len(numbers) != 2 or sum(numbers) > handle.offset:
                 return True
             places.append(Handle(*numbers))
