@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
 import tempfile
 import threading
@@ -326,6 +327,24 @@ def test_small_files_that_were_read_make_room_for_those_to_come(monkeypatch: pyt
     own_flight.read(new, 0, 10)  # type: ignore[arg-type]
     own_flight.read(planned, 10, 20)  # type: ignore[arg-type]
     assert [len(remote.asked) for remote in remotes] == [1, 1, 1]
+
+
+def test_a_process_that_was_forked_writes_beginnings_to_a_file_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both would write to the same place of the one that they share, and read what the other has written."""
+    monkeypatch.setattr(flight, "KEPT_BYTES", 1500)
+    own_flight, remotes = Flight(), [Object(1000 + number, delay=0) for number in range(4)]
+    files: list[Any] = []
+    make = tempfile.TemporaryFile
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **settings: files.append(make(**settings)) or files[-1])
+    for number, remote in enumerate(remotes):
+        remote.url = f"memory://{number}"
+        monkeypatch.setattr(os, "getpid", lambda process=number // 2: process)
+        own_flight.read(remote, 0, 10)  # type: ignore[arg-type]
+    for remote in remotes:
+        size = remote.state.size
+        assert own_flight.read(remote, 10, size) == DATA[10:size].tobytes()  # type: ignore[arg-type]
+    assert [len(remote.asked) for remote in remotes] == [1, 1, 1, 1]
+    assert len(files) == 2
 
 
 def test_a_failed_beginning_is_asked_for_again() -> None:

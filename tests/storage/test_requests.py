@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import json
+import os
+import shutil
+import tempfile
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +25,7 @@ from typer.testing import CliRunner
 
 import sawlog
 from sawlog.cli.app import app
+from sawlog.deephaven.log import Logger
 from sawlog.format import planning
 from sawlog.storage import flight
 from sawlog.storage.remote import StoreObject
@@ -31,6 +38,8 @@ __all__ = ["samples"]
 
 FILES = 40
 MANY = 10_000
+FILES_IN_FLIGHT = 128
+"""Small files that are on their way at a time, at most."""
 LOCATIONS_IN_FLIGHT = 300
 """Of tables, at most: those that are planned, those whose files are on their way, those that are read."""
 PLANNED_BYTES = 64 << 10
@@ -80,6 +89,21 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
 
     monkeypatch.setattr(StoreObject, "fetch", note_range)
     return ranges
+
+
+@pytest.fixture
+def temporary_files(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Any]]:
+    """Files without a name that were made."""
+    files: list[weakref.ref[Any]] = []
+    make = tempfile.TemporaryFile
+
+    def record(*args: Any, **settings: Any) -> Any:
+        file = make(*args, **settings)
+        files.append(weakref.ref(file))
+        return file
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", record)
+    return files
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -161,6 +185,32 @@ def test_small_column_files_are_fetched_once_however_few_are_kept(
     assert {url for url, ranges in fetched.items() if len(ranges) > 1} == set()
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("name", ["deephaven_log", "filodb_record", "leveldb_log", "leveldb_table"])
+def test_more_small_files_than_memory_keeps_are_fetched_once(
+    name: str,
+    verb: str,
+    root: str,
+    fetched: dict[str, list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+    temporary_files: list[weakref.ref[Any]],
+) -> None:
+    """Those that planning has read and that are still to be read are on disk meanwhile."""
+    pairs = pa.table({"key": pa.array([b"k"]), "value": pa.array([b"v"])})
+    pattern, table, options = SAMPLES.get(name, ("{:06}.ldb", pairs, {}))
+    sawlog.write(table, f"{root}/{pattern.format(0)}", format=name, **options)
+    memory = fsspec.filesystem("memory")
+    data = memory.cat_file(f"{root}/{pattern.format(0)}")
+    for number in range(1, 3 * FILES_IN_FLIGHT):
+        memory.pipe_file(f"{root}/{pattern.format(number)}", data)
+    monkeypatch.setattr(flight, "KEPT_BYTES", 2 * FILES_IN_FLIGHT * len(data))
+    VERBS[verb](root, name)
+    assert {url for url, ranges in fetched.items() if len(ranges) > 1} == set()
+    gc.collect()
+    assert [file() for file in temporary_files if file() is not None] == []
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_only_log_of_a_database_is_fetched_once(
     verb: str, root: str, fetched: dict[str, list[int]], tmp_path: Path
@@ -192,6 +242,7 @@ ROW_COUNTERS: dict[str, Callable[[sawlog.Dataset], int]] = {
     "table": lambda dataset: dataset.to_table().num_rows,
     "count": lambda dataset: dataset.count_rows(),
     "verify": lambda dataset: sum(report.rows for report in dataset.verify()),
+    "batches": lambda dataset: sum(batch.num_rows for batch in dataset.to_batches()),
 }
 
 
@@ -217,6 +268,67 @@ def test_long_files_that_threads_read_at_once_are_fetched_once(
     assert answers.are_let_go(), "though the dataset is there"
     sizes = {url: memory.size(url) for url in fetched}
     assert {url for url, ranges in fetched.items() if sum(ranges) > 1.1 * sizes[url] + PLANNED_BYTES} == set()
+
+
+@pytest.fixture
+def deletions(root: str, tmp_path: Path) -> str:
+    """A log of 9,000 rows, of which a DELETE_PARTITION deletes 6,000."""
+    table = pa.table({"N": range(9000), "Text": ["text" * 20] * 9000})
+    with Logger(tmp_path / "Trades.bin", table.schema) as logger:
+        logger.write(table.slice(0, 6000))
+        logger.delete_partition()
+        logger.write(table.slice(6000))
+    fsspec.filesystem("memory").put(f"{tmp_path}/Trades.bin", f"{root}/Trades.bin")
+    return f"{root}/Trades.bin"
+
+
+@pytest.mark.parametrize("task_bytes", [None, 64 << 10])
+def test_what_a_search_for_deletions_fetches_is_read_from_disk(
+    task_bytes: int | None, deletions: str, fetched: dict[str, list[int]], temporary_files: list[weakref.ref[Any]]
+) -> None:
+    """Rows are those after the deletion; what is in front of it is on disk until the dataset goes."""
+    dataset = sawlog.open(deletions, format="deephaven_log", use_threads=1)
+    numbers = [
+        number
+        for fragment in dataset.fragments(task_bytes)
+        for batch in fragment.to_batches()
+        for number in batch["N"].to_pylist()
+    ]
+    assert numbers == list(range(6000, 9000))
+    assert temporary_files
+    assert list_fetched_twice(fetched) == []
+    del dataset
+    gc.collect()
+    assert [file() for file in temporary_files if file() is not None] == []
+
+
+def test_without_room_on_disk_a_log_is_fetched_again(
+    deletions: str,
+    fetched: dict[str, list[int]],
+    temporary_files: list[weakref.ref[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    size = fsspec.filesystem("memory").size(deletions)
+    for free, files in ((4 * size - 1, 0), (4 * size, 1)):
+        usage = shutil.disk_usage(tempfile.gettempdir())._replace(free=free)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, usage=usage: usage)
+        fetched.clear()
+        with sawlog.open(deletions, format="deephaven_log").to_reader() as reader:
+            assert reader.read_all()["N"].to_pylist() == list(range(6000, 9000))
+        assert len(temporary_files) == files
+        assert len(list_fetched_twice(fetched)) == 1 - files
+
+
+def test_a_full_disk_is_no_fault_of_a_log(
+    deletions: str, temporary_files: list[weakref.ref[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int, data: Any, offset: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+    batches = sawlog.open(deletions, format="deephaven_log").to_batches()
+    assert [number for batch in batches for number in batch["N"].to_pylist()] == list(range(6000, 9000))
+    assert temporary_files
 
 
 def list_fetched_twice(fetched: dict[str, list[int]]) -> list[str]:

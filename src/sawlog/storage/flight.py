@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
+import shutil
+import tempfile
 import threading
 import time
+import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -36,6 +40,8 @@ _TAIL_BYTES = 16 << 10
 KEPT_BYTES = 128 << 20
 """Beginnings that are kept; of small files that is all of them."""
 
+_DISK_DIVISOR = 4
+"""The part of the room for temporary files that is taken for what another source will read is one of this many."""
 _MAX_EDGES = 64
 """Ranges of which the first bytes are kept, and ends of files."""
 _MEMORY_DIVISOR = 16
@@ -63,6 +69,79 @@ class PendingRange:
     def serves(self, end: int) -> bool:
         """Return whether it has, or will have, the bytes up to an end."""
         return end <= self.end and not (self.answer.done() and self.answer.exception())
+
+
+class _DiskFile:
+    """A temporary file without a name, which is gone when nobody has it.
+
+    Args:
+        size: Its bytes at first, which take no room before they are written.
+
+    Attributes:
+        size: Its bytes.
+        process: The process that made it. One that was forked from it has the file, too, and may not append to it.
+    """
+
+    def __init__(self, size: int = 0) -> None:
+        self.process = os.getpid()
+        self._file = tempfile.TemporaryFile(prefix="sawlog-", buffering=0)
+        weakref.finalize(self, self._file.close)
+        self._file.truncate(size)
+        self.size = size
+
+    def write(self, start: int, data: memoryview) -> None:
+        """Write bytes at a place."""
+        while data:
+            count = os.pwrite(self._file.fileno(), data, start)
+            data, start = data[count:], start + count
+        self.size = max(self.size, start)
+
+    def read(self, start: int, length: int) -> memoryview:
+        """Return bytes that were written; none where the disk does not return them."""
+        with contextlib.suppress(OSError):
+            return memoryview(os.pread(self._file.fileno(), length, start))
+        return memoryview(b"")
+
+    def map(self) -> memoryview:
+        """Return all bytes, as they are written; they stay as long as somebody has some of them."""
+        return memoryview(mmap.mmap(self._file.fileno(), self.size, access=mmap.ACCESS_READ))
+
+
+class _DiskCopy:
+    """A remote file of which ranges are on disk.
+
+    Args:
+        state: The state of the remote file.
+
+    Attributes:
+        pieces: The ranges.
+    """
+
+    def __init__(self, state: ObjectState) -> None:
+        self.state = state
+        self.pieces: list[PendingRange] = []
+        self._file = _DiskFile(state.size)
+        self._bytes = self._file.map()
+
+    def add(self, start: int, data: memoryview) -> None:
+        """Write a range."""
+        self._file.write(start, data)
+        self.pieces.append(_make_piece(start, self._bytes[start : start + len(data)]))
+
+
+@dataclass(slots=True)
+class _Head:
+    """The beginning of a remote file.
+
+    Attributes:
+        state: The state of the remote file.
+        piece: Its bytes.
+        is_read: Whether a read has come past the file.
+    """
+
+    state: ObjectState
+    piece: PendingRange
+    is_read: bool = False
 
 
 class Pace:
@@ -147,9 +226,12 @@ class Flight:
         self._most_bytes = compute_default_bytes() if most_bytes is None else most_bytes
         self._lock = threading.RLock()  # the garbage collector may close a source, and drop pieces, in any call
         self._pieces: dict[str, list[PendingRange]] = {}
-        self._heads: OrderedDict[str, tuple[ObjectState, PendingRange]] = OrderedDict()
+        self._heads: OrderedDict[str, _Head] = OrderedDict()
         self._head_bytes = 0
+        self._head_places: dict[str, tuple[ObjectState, _DiskFile, int, int]] = {}  # on disk, with starts and lengths
+        self._head_file: _DiskFile | None = None
         self._edges: deque[tuple[str, ObjectState, PendingRange]] = deque(maxlen=_MAX_EDGES)
+        self._copies: dict[str, _DiskCopy] = {}
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Flight:
@@ -233,10 +315,18 @@ class Flight:
         size = remote.state.size
         length = size if length > 0 and size <= WHOLE_BYTES else min(length, size)
         with self._lock:
-            state, piece = self._heads.get(remote.url, (None, None))
-            if piece is not None and state is not None and state.is_same(remote.state) and piece.serves(length):
+            head = self._heads.get(remote.url)
+            if head is not None and head.state.is_same(remote.state) and head.piece.serves(length):
                 self._heads.move_to_end(remote.url)
-                return piece
+                head.is_read = False
+                return head.piece
+            place = self._head_places.get(remote.url)
+            if place is not None:
+                state, file, start, end = place
+                is_enough = state.is_same(remote.state) and end >= length
+                if is_enough and len(data := file.read(start, end)) == end:
+                    return _make_piece(0, data)
+                del self._head_places[remote.url]
             if not 0 < length <= WHOLE_BYTES:
                 return None
             self._discard_head(remote.url)
@@ -244,10 +334,13 @@ class Flight:
                 Future() if at_once else _make_pool().submit(_find_pace(remote, is_small=True).fetch, remote, 0, length)
             )
             piece = PendingRange(0, length, answer)
-            self._heads[remote.url] = remote.state, piece
+            self._heads[remote.url] = _Head(remote.state, piece)
             self._head_bytes += length
             while self._head_bytes > KEPT_BYTES:
-                self._discard_head(next(iter(self._heads)))
+                url, head = next(iter(self._heads.items()))
+                if not head.is_read and url != remote.url:
+                    self._keep_head_on_disk(url, head)
+                self._discard_head(url)
         if at_once:
             try:
                 answer.set_result(remote.fetch(0, length))
@@ -268,34 +361,74 @@ class Flight:
         return _find_covering([*self._list_pieces(remote), *edges], offset)
 
     def _list_pieces(self, remote: StoreObject) -> list[PendingRange]:
-        """Return what is on its way, and the beginning if it is kept."""
-        head = self.fetch_head(remote, 0)
-        return [*([] if head is None else [head]), *self._pieces.get(remote.url, [])]
+        """Return what is on its way, or on disk, and the beginning if it is kept."""
+        head, copy = self.fetch_head(remote, 0), self._copies.get(remote.url)
+        on_disk = copy.pieces if copy is not None and copy.state.is_same(remote.state) else []
+        return [*([] if head is None else [head]), *self._pieces.get(remote.url, []), *on_disk]
 
     def _keep_edge(self, remote: StoreObject, start: int, data: memoryview) -> None:
-        answer: Future[memoryview] = Future()
-        answer.set_result(data)
-        self._edges.append((remote.url, remote.state, PendingRange(start, start + len(data), answer)))
+        self._edges.append((remote.url, remote.state, _make_piece(start, data)))
 
-    def drop(self, remote: StoreObject, piece: PendingRange) -> None:
+    def _keep_on_disk(self, remote: StoreObject, piece: PendingRange) -> None:
+        """Write a piece to disk, if there is room for all of its file."""
+        copy, data = self._copies.get(remote.url), piece.answer.result()
+        with contextlib.suppress(OSError):  # then it is fetched again
+            if copy is None or not copy.state.is_same(remote.state):
+                if not self._has_room(remote.state.size):
+                    return
+                copy = self._copies[remote.url] = _DiskCopy(remote.state)
+            copy.add(piece.start, data)
+
+    def _keep_head_on_disk(self, url: str, head: _Head) -> None:
+        """Write a beginning that nobody has read yet to disk, if it has come and there is room."""
+        answer = head.piece.answer
+        if not answer.done() or answer.exception() or not self._has_room(head.piece.end):
+            return
+        with contextlib.suppress(OSError):
+            file = self._head_file
+            if file is None or file.process != os.getpid():
+                file = self._head_file = _DiskFile()
+            start = file.size
+            file.write(start, answer.result())
+            self._head_places[url] = head.state, file, start, head.piece.end
+
+    def _has_room(self, length: int) -> bool:
+        """Return whether there is room for so many bytes on disk, besides those that are there."""
+        size = sum(copy.state.size for copy in self._copies.values())
+        size += 0 if self._head_file is None else self._head_file.size
+        free = shutil.disk_usage(tempfile.gettempdir()).free
+        return size + length <= (size + free) // _DISK_DIVISOR
+
+    def drop(self, remote: StoreObject, piece: PendingRange, *, is_read_again: bool = False) -> None:
         """Let go of a piece; if its request has not been made, it never is.
 
-        Its first bytes stay for a while: who reads the range before it may need them to end a record.
+        Its first bytes stay for a while: who reads the range before it may need them to end a record. All of it stays
+        on disk if it is read again.
         """
         with self._lock:
-            pieces = self._pieces.get(remote.url, [])
+            pieces, copy = self._pieces.get(remote.url, []), self._copies.get(remote.url)
             if piece in pieces:
                 pieces.remove(piece)
-                if not piece.answer.cancel() and piece.answer.done() and not piece.answer.exception():
+                if piece.answer.cancel() or not piece.answer.done() or piece.answer.exception():
+                    pass
+                elif is_read_again:
+                    self._keep_on_disk(remote, piece)
+                else:
                     self._keep_edge(remote, piece.start, memoryview(bytes(piece.answer.result()[:EDGE_BYTES])))
+            elif copy is not None and piece in copy.pieces and not is_read_again:
+                copy.pieces.remove(piece)
+                if not copy.pieces:
+                    del self._copies[remote.url]
             if not pieces:
                 self._pieces.pop(remote.url, None)
 
     def retire(self, remote: StoreObject) -> None:
         """Let go of a small file before those that a read has not come to, if there is not room for all of them."""
         with self._lock:
+            self._head_places.pop(remote.url, None)
             if remote.url in self._heads:
                 self._heads.move_to_end(remote.url, last=False)
+                self._heads[remote.url].is_read = True
 
     def clear(self) -> None:
         """Let go of everything."""
@@ -306,11 +439,20 @@ class Flight:
             self._pieces.clear()
             self._heads.clear()
             self._edges.clear()
-            self._head_bytes = 0
+            self._copies.clear()
+            self._head_places.clear()
+            self._head_file, self._head_bytes = None, 0
 
     def _discard_head(self, url: str) -> None:
         if url in self._heads:
-            self._head_bytes -= self._heads.pop(url)[1].end
+            self._head_bytes -= self._heads.pop(url).piece.end
+
+
+def _make_piece(start: int, data: memoryview) -> PendingRange:
+    """Return a range of which the bytes are there."""
+    answer: Future[memoryview] = Future()
+    answer.set_result(data)
+    return PendingRange(start, start + len(data), answer)
 
 
 def _find_covering(pieces: list[PendingRange], offset: int) -> PendingRange | None:

@@ -319,7 +319,12 @@ class RemoteSource:
         remote: The object.
         flight: What is on its way.
         end: Nothing past this is read unless a window reaches there.
+
+    Attributes:
+        is_read_again: Whether what it lets go of stays on disk, until another source has read it.
     """
+
+    is_read_again = False
 
     def __init__(self, remote: StoreObject, flight: Flight, end: int | None = None) -> None:
         self._remote = remote
@@ -383,4 +388,4 @@ class RemoteSource:
     def _let_go(self, pieces: list[PendingRange]) -> None:
         for piece in pieces:
             (self._own_pieces if piece in self._own_pieces else self._pieces).remove(piece)
-            self._flight.drop(self._remote, piece)
+            self._flight.drop(self._remote, piece, is_read_again=self.is_read_again)

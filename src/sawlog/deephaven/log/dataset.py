@@ -490,7 +490,7 @@ class DeephavenLogContents(Contents):
         if distance is not None and self._options.split == "resync":
             return CutLayout(self._resync_cuts(log, log.header, distance))
         if self._applies and not self._optimistic:
-            return self._scan(log, log.header.size, distance, threads)
+            return self._scan(log, log.header.size, distance, threads, is_read_again=True)
         if distance is not None:
             return CutLayout(find_cuts(log.file, log.header, self.scan, task_bytes=distance))
         return NO_CUTS
@@ -552,10 +552,20 @@ class DeephavenLogContents(Contents):
                 yield cut
             target = max(target, cut or 0) + task_bytes
 
-    def _scan(self, log: BinaryLog, start: int, task_bytes: int | None, threads: int) -> CutLayout:
+    def _scan(
+        self, log: BinaryLog, start: int, task_bytes: int | None, threads: int, *, is_read_again: bool = False
+    ) -> CutLayout:
         assert log.header is not None
         threads = 1 if is_remote(log.file.path) else threads
-        return scan(log.file, log.header, self.scan, start=start, task_bytes=task_bytes, threads=threads)
+        return scan(
+            log.file,
+            log.header,
+            self.scan,
+            start=start,
+            task_bytes=task_bytes,
+            threads=threads,
+            is_read_again=is_read_again,
+        )
 
     @staticmethod
     def _make_unreadable_file(request: BoundScan, log: BinaryLog) -> UnreadableFile:

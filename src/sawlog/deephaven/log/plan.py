@@ -28,6 +28,7 @@ from sawlog.format.contract import PROBE_BYTES, Scan
 from sawlog.storage import File, Source
 from sawlog.storage.index import SEARCHES, STABLE_SECONDS, find_remote_state, pack_numbers, unpack_numbers
 from sawlog.storage.names import is_remote
+from sawlog.storage.sources import RemoteSource
 from sawlog.storage.workers import map_all
 
 PROOF_BYTES = layout.VENDOR_MAX_ENTRY
@@ -63,6 +64,7 @@ def scan(
     start: int,
     task_bytes: int | None,
     threads: int = 1,
+    is_read_again: bool = False,
 ) -> CutLayout:
     """Walk the chain from `start` to the end of the file, over damage as the readers that follow pass over it.
 
@@ -77,12 +79,13 @@ def scan(
         start: The end of the header, or the start of an entry that begins a set.
         task_bytes: Distance of cuts; None for none.
         threads: How many walk it, where there are cuts.
+        is_read_again: Whether the same storage reads it next: what is fetched of a remote log stays on disk until then.
     """
     question = _make_question(file, scan, start, task_bytes)
     remembered_layout = _recall(question, task_bytes)
     if remembered_layout is not None:
         return remembered_layout
-    layout = _search(file, header, scan, start, task_bytes, threads)
+    layout = _search(file, header, scan, start, task_bytes, threads, is_read_again=is_read_again)
     if question is not None and question == _make_question(file, scan, start, task_bytes):
         for distance, cuts in {None: (), task_bytes: layout.cuts}.items():
             answer = pack_numbers([layout.live_from, *cuts])
@@ -139,6 +142,8 @@ def _search(
     start: int,
     task_bytes: int | None,
     threads: int,
+    *,
+    is_read_again: bool,
 ) -> CutLayout:
     from sawlog.deephaven.log.walk import CutWalk, Entries
 
@@ -148,6 +153,8 @@ def _search(
         if layout is not None:
             return layout
     with closing(scan.storage.open(file.path)) as source:
+        if isinstance(source, RemoteSource):
+            source.is_read_again = is_read_again
         if task_bytes is None and not may_hold_delete(source, start, file.size):
             return NO_CUTS
         entries = Entries(Span(file, start, file.size), source, header, scan.options)
