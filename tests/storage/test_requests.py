@@ -302,6 +302,22 @@ def test_what_a_search_for_deletions_fetches_is_read_from_disk(
     assert [file() for file in temporary_files if file() is not None] == []
 
 
+def test_many_logs_that_are_searched_are_in_one_file_on_disk(
+    deletions: str, fetched: dict[str, list[int]], temporary_files: list[weakref.ref[Any]]
+) -> None:
+    """Of a partition, all are searched before the first is read: a process may not open so many files."""
+    memory = fsspec.filesystem("memory")
+    data = memory.cat_file(deletions)
+    folder = f"{deletions.rpartition('/')[0]}/many"
+    for number in range(FILES):
+        memory.pipe_file(f"{folder}/{number:03}.bin", data)
+    dataset = sawlog.open(folder, format="deephaven_log", use_threads=1)
+    numbers = [number for batch in dataset.to_batches() for number in batch["N"].to_pylist()]
+    assert numbers[-3000:] == list(range(6000, 9000))
+    assert len(temporary_files) == 1
+    assert list_fetched_twice(fetched) == []
+
+
 def test_without_room_on_disk_a_log_is_fetched_again(
     deletions: str,
     fetched: dict[str, list[int]],
@@ -319,13 +335,18 @@ def test_without_room_on_disk_a_log_is_fetched_again(
         assert len(list_fetched_twice(fetched)) == 1 - files
 
 
-def test_a_full_disk_is_no_fault_of_a_log(
-    deletions: str, temporary_files: list[weakref.ref[Any]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("function", "code"), [("pwrite", errno.ENOSPC), ("pread", errno.EIO)])
+def test_a_fault_of_the_disk_is_none_of_a_log(
+    function: str,
+    code: int,
+    deletions: str,
+    temporary_files: list[weakref.ref[Any]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refuse(descriptor: int, data: Any, offset: int) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def refuse(*_: Any) -> int:
+        raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(os, "pwrite", refuse)
+    monkeypatch.setattr(os, function, refuse)
     batches = sawlog.open(deletions, format="deephaven_log").to_batches()
     assert [number for batch in batches for number in batch["N"].to_pylist()] == list(range(6000, 9000))
     assert temporary_files

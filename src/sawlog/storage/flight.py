@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import shutil
 import tempfile
@@ -11,7 +10,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -74,59 +73,48 @@ class PendingRange:
 class _DiskFile:
     """A temporary file without a name, which is gone when nobody has it.
 
-    Args:
-        size: Its bytes at first, which take no room before they are written.
-
     Attributes:
         size: Its bytes.
         process: The process that made it. One that was forked from it has the file, too, and may not append to it.
     """
 
-    def __init__(self, size: int = 0) -> None:
+    def __init__(self) -> None:
         self.process = os.getpid()
         self._file = tempfile.TemporaryFile(prefix="sawlog-", buffering=0)
         weakref.finalize(self, self._file.close)
-        self._file.truncate(size)
-        self.size = size
+        self.size = 0
 
-    def write(self, start: int, data: memoryview) -> None:
-        """Write bytes at a place."""
+    def append(self, data: memoryview) -> int:
+        """Write bytes at the end; return where they begin."""
+        start = end = self.size
         while data:
-            count = os.pwrite(self._file.fileno(), data, start)
-            data, start = data[count:], start + count
-        self.size = max(self.size, start)
+            count = os.pwrite(self._file.fileno(), data, end)
+            data, end = data[count:], end + count
+        self.size = end
+        return start
 
     def read(self, start: int, length: int) -> memoryview:
-        """Return bytes that were written; none where the disk does not return them."""
+        """Return bytes that were written; fewer where the disk does not return them."""
         with contextlib.suppress(OSError):
             return memoryview(os.pread(self._file.fileno(), length, start))
         return memoryview(b"")
 
-    def map(self) -> memoryview:
-        """Return all bytes, as they are written; they stay as long as somebody has some of them."""
-        return memoryview(mmap.mmap(self._file.fileno(), self.size, access=mmap.ACCESS_READ))
 
-
-class _DiskCopy:
-    """A remote file of which ranges are on disk.
-
-    Args:
-        state: The state of the remote file.
+@dataclass(frozen=True, slots=True)
+class _StoredRange:
+    """A range of a remote file that is on disk.
 
     Attributes:
-        pieces: The ranges.
+        start: Its first byte.
+        end: The first byte after it.
+        file: The file that has it.
+        place: Where it begins there.
     """
 
-    def __init__(self, state: ObjectState) -> None:
-        self.state = state
-        self.pieces: list[PendingRange] = []
-        self._file = _DiskFile(state.size)
-        self._bytes = self._file.map()
-
-    def add(self, start: int, data: memoryview) -> None:
-        """Write a range."""
-        self._file.write(start, data)
-        self.pieces.append(_make_piece(start, self._bytes[start : start + len(data)]))
+    start: int
+    end: int
+    file: _DiskFile
+    place: int
 
 
 @dataclass(slots=True)
@@ -228,10 +216,10 @@ class Flight:
         self._pieces: dict[str, list[PendingRange]] = {}
         self._heads: OrderedDict[str, _Head] = OrderedDict()
         self._head_bytes = 0
-        self._head_places: dict[str, tuple[ObjectState, _DiskFile, int, int]] = {}  # on disk, with starts and lengths
-        self._head_file: _DiskFile | None = None
+        self._disk_file: _DiskFile | None = None
+        self._head_places: dict[str, tuple[ObjectState, _DiskFile, int, int]] = {}  # with starts and lengths
+        self._stored_ranges: dict[str, tuple[ObjectState, dict[int, list[_StoredRange]]]] = {}  # by where they begin
         self._edges: deque[tuple[str, ObjectState, PendingRange]] = deque(maxlen=_MAX_EDGES)
-        self._copies: dict[str, _DiskCopy] = {}
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Flight:
@@ -298,7 +286,9 @@ class Flight:
             fetch = _find_pace(remote, is_small=False).fetch
             fresh = [
                 PendingRange(position, stop, _make_pool().submit(fetch, remote, position, stop))
-                for position, stop in _find_gaps(self._list_pieces(remote), start, min(end, remote.state.size))
+                for position, stop in _find_gaps(
+                    self._list_pieces(remote, start, end), start, min(end, remote.state.size)
+                )
             ]
             if fresh:
                 self._pieces[remote.url] = self._pieces.get(remote.url, []) + fresh
@@ -358,46 +348,62 @@ class Flight:
 
     def _find_piece(self, remote: StoreObject, offset: int) -> PendingRange | None:
         edges = [edge for url, state, edge in list(self._edges) if url == remote.url and state.is_same(remote.state)]
-        return _find_covering([*self._list_pieces(remote), *edges], offset)
+        piece = _find_covering([*self._list_pieces(remote, offset, offset + 1), *edges], offset)
+        if not isinstance(piece, _StoredRange):
+            return piece
+        data = piece.file.read(piece.place, piece.end - piece.start)
+        if len(data) == piece.end - piece.start:
+            return _make_piece(piece.start, data)
+        del self._stored_ranges[remote.url]
+        return None
 
-    def _list_pieces(self, remote: StoreObject) -> list[PendingRange]:
-        """Return what is on its way, or on disk, and the beginning if it is kept."""
-        head, copy = self.fetch_head(remote, 0), self._copies.get(remote.url)
-        on_disk = copy.pieces if copy is not None and copy.state.is_same(remote.state) else []
+    def _list_pieces(self, remote: StoreObject, start: int, end: int) -> list[PendingRange | _StoredRange]:
+        """Return what is on its way, the beginning if it is kept, and what a range has on disk."""
+        head, (state, slots) = self.fetch_head(remote, 0), self._stored_ranges.get(remote.url, (None, {}))
+        places = range(start // REMOTE_RANGE - 1, end // REMOTE_RANGE + 1)
+        are_same = state is not None and state.is_same(remote.state)
+        on_disk = [stored_range for place in places for stored_range in slots.get(place, ())] if are_same else []
         return [*([] if head is None else [head]), *self._pieces.get(remote.url, []), *on_disk]
 
     def _keep_edge(self, remote: StoreObject, start: int, data: memoryview) -> None:
         self._edges.append((remote.url, remote.state, _make_piece(start, data)))
 
     def _keep_on_disk(self, remote: StoreObject, piece: PendingRange) -> None:
-        """Write a piece to disk, if there is room for all of its file."""
-        copy, data = self._copies.get(remote.url), piece.answer.result()
-        with contextlib.suppress(OSError):  # then it is fetched again
-            if copy is None or not copy.state.is_same(remote.state):
-                if not self._has_room(remote.state.size):
-                    return
-                copy = self._copies[remote.url] = _DiskCopy(remote.state)
-            copy.add(piece.start, data)
+        """Write a piece to disk, if there is room for all of its file; else it is fetched again."""
+        state, slots = self._stored_ranges.get(remote.url, (None, {}))
+        if state is None or not state.is_same(remote.state):
+            if not self._has_room(remote.state.size):
+                return
+            slots = {}
+        with contextlib.suppress(OSError):
+            stored_range = _StoredRange(piece.start, piece.end, *self._store(piece.answer.result()))
+            slots.setdefault(piece.start // REMOTE_RANGE, []).append(stored_range)
+            self._stored_ranges[remote.url] = remote.state, slots
 
     def _keep_head_on_disk(self, url: str, head: _Head) -> None:
         """Write a beginning that nobody has read yet to disk, if it has come and there is room."""
         answer = head.piece.answer
-        if not answer.done() or answer.exception() or not self._has_room(head.piece.end):
-            return
-        with contextlib.suppress(OSError):
-            file = self._head_file
-            if file is None or file.process != os.getpid():
-                file = self._head_file = _DiskFile()
-            start = file.size
-            file.write(start, answer.result())
-            self._head_places[url] = head.state, file, start, head.piece.end
+        if answer.done() and not answer.exception() and self._has_room(head.piece.end):
+            with contextlib.suppress(OSError):
+                self._head_places[url] = head.state, *self._store(answer.result()), head.piece.end
+
+    def _store(self, data: memoryview) -> tuple[_DiskFile, int]:
+        """Write bytes to disk; return where they are."""
+        file = self._disk_file
+        if file is None or file.process != os.getpid():
+            file = self._disk_file = _DiskFile()
+        return file, file.append(data)
 
     def _has_room(self, length: int) -> bool:
         """Return whether there is room for so many bytes on disk, besides those that are there."""
-        size = sum(copy.state.size for copy in self._copies.values())
-        size += 0 if self._head_file is None else self._head_file.size
+        size = 0 if self._disk_file is None else self._disk_file.size
         free = shutil.disk_usage(tempfile.gettempdir()).free
         return size + length <= (size + free) // _DISK_DIVISOR
+
+    def _forget_places(self) -> None:
+        """Let go of the file on disk, if nothing of it is wanted any more."""
+        if not self._head_places and not self._stored_ranges:
+            self._disk_file = None
 
     def drop(self, remote: StoreObject, piece: PendingRange, *, is_read_again: bool = False) -> None:
         """Let go of a piece; if its request has not been made, it never is.
@@ -406,7 +412,8 @@ class Flight:
         on disk if it is read again.
         """
         with self._lock:
-            pieces, copy = self._pieces.get(remote.url, []), self._copies.get(remote.url)
+            pieces = self._pieces.get(remote.url, [])
+            _, slots = self._stored_ranges.get(remote.url, (None, {}))
             if piece in pieces:
                 pieces.remove(piece)
                 if piece.answer.cancel() or not piece.answer.done() or piece.answer.exception():
@@ -415,17 +422,22 @@ class Flight:
                     self._keep_on_disk(remote, piece)
                 else:
                     self._keep_edge(remote, piece.start, memoryview(bytes(piece.answer.result()[:EDGE_BYTES])))
-            elif copy is not None and piece in copy.pieces and not is_read_again:
-                copy.pieces.remove(piece)
-                if not copy.pieces:
-                    del self._copies[remote.url]
+            elif slots and not is_read_again:
+                ranges = slots.pop(piece.start // REMOTE_RANGE, [])
+                ranges = [stored_range for stored_range in ranges if stored_range.start != piece.start]
+                if ranges:
+                    slots[piece.start // REMOTE_RANGE] = ranges
+                elif not slots:
+                    del self._stored_ranges[remote.url]
+                    self._forget_places()
             if not pieces:
                 self._pieces.pop(remote.url, None)
 
     def retire(self, remote: StoreObject) -> None:
         """Let go of a small file before those that a read has not come to, if there is not room for all of them."""
         with self._lock:
-            self._head_places.pop(remote.url, None)
+            if self._head_places.pop(remote.url, None):
+                self._forget_places()
             if remote.url in self._heads:
                 self._heads.move_to_end(remote.url, last=False)
                 self._heads[remote.url].is_read = True
@@ -439,9 +451,9 @@ class Flight:
             self._pieces.clear()
             self._heads.clear()
             self._edges.clear()
-            self._copies.clear()
+            self._stored_ranges.clear()
             self._head_places.clear()
-            self._head_file, self._head_bytes = None, 0
+            self._disk_file, self._head_bytes = None, 0
 
     def _discard_head(self, url: str) -> None:
         if url in self._heads:
@@ -455,11 +467,11 @@ def _make_piece(start: int, data: memoryview) -> PendingRange:
     return PendingRange(start, start + len(data), answer)
 
 
-def _find_covering(pieces: list[PendingRange], offset: int) -> PendingRange | None:
+def _find_covering(pieces: Iterable[PendingRange | _StoredRange], offset: int) -> PendingRange | _StoredRange | None:
     return next((piece for piece in pieces if piece.start <= offset < piece.end), None)
 
 
-def _find_gaps(pieces: list[PendingRange], start: int, end: int) -> Iterator[tuple[int, int]]:
+def _find_gaps(pieces: Sequence[PendingRange | _StoredRange], start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield what of a range is in no piece, cut to `REMOTE_RANGE`."""
     position = start
     while position < end:
