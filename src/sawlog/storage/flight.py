@@ -416,11 +416,10 @@ class Flight:
             _, slots = self._stored_ranges.get(remote.url, (None, {}))
             if piece in pieces:
                 pieces.remove(piece)
-                if piece.answer.cancel() or not piece.answer.done() or piece.answer.exception():
-                    pass
-                elif is_read_again:
+                has_come = not piece.answer.cancel() and piece.answer.done() and not piece.answer.exception()
+                if has_come and is_read_again:
                     self._keep_on_disk(remote, piece)
-                else:
+                elif has_come:
                     self._keep_edge(remote, piece.start, memoryview(bytes(piece.answer.result()[:EDGE_BYTES])))
             elif slots and not is_read_again:
                 ranges = slots.pop(piece.start // REMOTE_RANGE, [])
