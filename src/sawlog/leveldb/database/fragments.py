@@ -218,9 +218,9 @@ class _Edges:
         self._last: pa.RecordBatch | None = None
         self._sequences: tuple[int, int] | None = None
         self._outside: dict[int, int] = {}
-        self._offsets: list[NDArray[np.uint64]] = []
+        self._offsets: list[NDArray[np.int64]] = []
 
-    def add_blocks(self, offsets: NDArray[np.uint64]) -> None:
+    def add_blocks(self, offsets: NDArray[np.int64]) -> None:
         """Take in the offsets of the next blocks that were read."""
         self._offsets.append(offsets)
 
@@ -256,28 +256,25 @@ class _Edges:
             self._ledger.add_damage(fault)
         if self._bounds is None:
             return
-        damaged, blocks = self._reader.damaged, self._table.handles["offset"]
-        is_whole = self._has_first and self._has_last and not damaged and self._are_read(blocks)
+        damaged, blocks = self._reader.damaged, self._table.handles["offset"].astype(np.int64)
+        are_read = self._blocks.take(self._blocks.searchsorted(blocks), mode="clip") == blocks
+        is_whole = self._has_first and self._has_last and not damaged and are_read.all()
         outside = {offset: number for offset, number in outside.items() if offset not in damaged}
         actual = self._sequences if is_whole and not faults else None
         for fault in identity.check_sequences(self._table, actual, outside, self._path):
             self._reader.findings.add_damage(fault)
 
     @cached_property
-    def _blocks(self) -> NDArray[np.uint64]:
-        """The offsets of all blocks that were read, in order."""
-        return np.sort(np.concatenate([np.zeros(0, np.uint64), *self._offsets]))
-
-    def _are_read(self, offsets: NDArray[np.uint64]) -> bool:
-        """Return whether the blocks at all of these offsets were read."""
-        blocks = self._blocks
-        places = blocks.searchsorted(offsets)
-        return bool(len(blocks)) and bool((blocks.take(places, mode="clip") == offsets).all())
+    def _blocks(self) -> NDArray[np.int64]:
+        """The offsets of all blocks that were read, in order; of each turn they are already."""
+        return self._offsets[0] if len(self._offsets) == 1 else np.sort(np.concatenate(self._offsets))
 
     def _is_whole(self, number: int) -> bool:
         """Return whether a block was read undamaged, so that its first and last entries are known."""
-        offsets = self._table.handles["offset"][[number]]
-        return self._are_read(offsets) and int(offsets[0]) not in self._reader.damaged
+        offset = int(self._table.handles["offset"][number])
+        place = int(self._blocks.searchsorted(offset))
+        is_read = place < len(self._blocks) and int(self._blocks[place]) == offset
+        return is_read and offset not in self._reader.damaged
 
 
 class _ForwardingFindings(Findings):

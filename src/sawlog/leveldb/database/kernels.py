@@ -18,7 +18,6 @@ from sawlog.kernels.signature import (
     Int64s,
     OutBytes,
     OutInt64s,
-    OutUInt64s,
     UInt64s,
 )
 from sawlog.kernels.vector import copy_16, copy_short
@@ -169,20 +168,21 @@ def _is_before(entries: Any, one: Any, two: Any) -> Any:
 
 
 @kernel
-def write_words(entries: Entries, skipped: Int64, words: OutUInt64s) -> Bool:
-    """Write numbers that are in the order of the keys, as far as they differ.
+def write_words(entries: Entries, skipped: Int64, order: Annotated[Order, WRITABLE]) -> Bool:
+    """Write an order of entries as they are: their numbers, and words that compare as their keys as far as they differ.
 
     Args:
         entries: See `Entries`.
         skipped: int64, how many bytes all keys are said to begin with.
-        words: uint64, per entry; set to the eight bytes of its key that follow these, zeros where there are none.
+        order: Set; each word to the eight bytes of its key that follow these, zeros where there are none.
 
     Returns:
-        Whether all keys do begin with the same bytes; otherwise the numbers say nothing.
+        Whether all keys do begin with the same bytes; otherwise the words say nothing.
     """
-    keys = entries.keys
+    keys, words = entries.keys, order.words
     length = np.uint64(skipped)
     for entry in range(len(words)):
+        order.numbers[entry] = entry
         start, end = np.uint64(entries.edges[entry]), np.uint64(entries.edges[entry + 1])
         if end - start < length or not are_bytes_equal(keys, start, keys, _ZERO, length):
             return False

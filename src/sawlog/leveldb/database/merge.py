@@ -22,6 +22,7 @@ from sawlog.arrow import (
     make_array,
     make_batch,
     make_batch_from_rows,
+    make_constant,
     make_fixed_array,
     make_scalar,
     pack_bits,
@@ -380,7 +381,7 @@ class MergedEntries:
     @cached_property
     def order(self) -> NDArray[np.int64]:
         """Numbers of entries, int64, counted through all runs."""
-        return _make_numbers(int(self._starts[-1]))
+        return np.arange(self._starts[-1])
 
     @cached_property
     def live(self) -> NDArray[np.bool_]:
@@ -440,16 +441,13 @@ class MergedEntries:
         names = [name for name in schema.names if name in STAMPED_SCHEMA.names]
         if self._is_plain and int(self._starts[-1]) >= LONG * len(self._batches):
             for batch, (first, last) in zip(self._batches, itertools.pairwise(self._starts.tolist()), strict=True):
-                live = np.ones(last - first, np.bool_)
-                yield self._make_batch(batch.select(names), live, schema, of_run, partial(np.arange, first, last))
+                yield self._make_batch(batch.select(names), None, schema, of_run, partial(np.arange, first, last))
             return
         numbers = self.order if include_dead or self._is_plain else self.order[self.live]
-        live = self.live if include_dead else np.ones(len(numbers), np.bool_)
         for first, last in self._iterate_stretches(numbers):
             part = numbers[first:last]
-            yield self._make_batch(
-                self._gather(part, names), live[first:last], schema, of_run, partial(np.asarray, part)
-            )
+            live = self.live[first:last] if include_dead and not self._is_plain else None
+            yield self._make_batch(self._gather(part, names), live, schema, of_run, partial(np.asarray, part))
 
     def _iterate_stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         """Yield ranges of entries: entries next to each other in a batch are left together, if they are many."""
@@ -481,19 +479,23 @@ class MergedEntries:
     def _make_batch(
         self,
         gathered: pa.RecordBatch,
-        live: NDArray[np.bool_],
+        live: NDArray[np.bool_] | None,
         schema: pa.Schema,
         of_run: dict[str, list[Any]],
         list_numbers: Callable[[], NDArray[np.int64]],
     ) -> pa.RecordBatch:
-        """Return rows with the columns that are not stored; these may need the numbers of the rows."""
+        """Return rows with the columns that are not stored; these may need the numbers of the rows.
+
+        Without `live`, all of them are.
+        """
+        rows = gathered.num_rows
         arrays = []
         for field in schema:
             if field.name == OPERATION:
                 arrays.append(convert_codes(view_values(gathered.column(OPERATION), np.uint8), OPERATION_NAMES))
             elif field.name == LIVE:
-                bits = pack_bits(live)
-                arrays.append(pa.Array.from_buffers(pa.bool_(), len(live), [None, bits]))
+                packed = None if live is None else pa.Array.from_buffers(pa.bool_(), rows, [None, pack_bits(live)])
+                arrays.append(make_constant(True, pa.bool_(), rows) if packed is None else packed)
             elif field.name == TRANSACTION:
                 arrays.append(self._make_transactions(list_numbers()))
             elif field.name in of_run:
@@ -501,7 +503,7 @@ class MergedEntries:
                 arrays.append(make_array(of_run[field.name], field.type).take(make_fixed_array(pa.int64(), runs)))
             else:
                 arrays.append(gathered.column(field.name))
-        return make_batch(arrays, schema, len(live))
+        return make_batch(arrays, schema, rows)
 
     def _make_transactions(self, numbers: NDArray[np.int64]) -> pa.Array:
         places = np.full(len(numbers), -1) if self._pending is None else self._pending[numbers]
@@ -511,7 +513,9 @@ class MergedEntries:
 
     def _gather(self, numbers: NDArray[np.int64], names: Sequence[str]) -> pa.RecordBatch:
         """Return rows by number: a slice if they are next to each other in a batch, else copies one by one."""
-        if not names or not len(numbers):
+        if not names:
+            return make_batch([], pa.schema([]), len(numbers))
+        if not len(numbers):
             return make_batch_from_rows([], pa.schema([STAMPED_SCHEMA.field(name) for name in names]))
         first, last = int(numbers[0]), int(numbers[-1])
         batch_number = int(np.searchsorted(self._starts, first, "right")) - 1
@@ -608,21 +612,14 @@ def _are_single_puts(batches: Sequence[pa.RecordBatch]) -> bool:
     )
 
 
-def _make_numbers(count: int) -> NDArray[np.int64]:
-    """Return the numbers of so many entries, in memory of Arrow's pool."""
-    numbers: NDArray[np.int64] = Column(np.int64, count).values
-    numbers.fill(1)
-    numbers[:1] = 0
-    return np.cumsum(numbers, out=numbers)
-
-
 def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = True) -> k.Order:
     """Return entries in key order, by merges of two runs at a time; unsorted runs are sorted first."""
     edges = [0, *itertools.accumulate(length for length in lengths if length)]
     room = edges[-1] if len(edges) > 2 else 0
-    order = k.Order(_make_numbers(edges[-1]), Column(np.uint64, edges[-1]).values)
-    spare = k.Order(Column(np.int64, room).values, Column(np.uint64, room).values)
-    _write_words(entries, edges, order.words)
+    order, spare = (
+        k.Order(Column(np.int64, rows).values, Column(np.uint64, rows).values) for rows in (edges[-1], room)
+    )
+    _write_words(entries, edges, order)
     for first, last in itertools.pairwise(edges if not presorted else ()):
         if not k.is_sorted(entries, first, last):
             order.numbers[first:last] = _sort_entries(entries, first, last).numbers
@@ -638,16 +635,16 @@ def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = Tru
     return order
 
 
-def _write_words(entries: k.Entries, edges: Sequence[int], words: NDArray[np.uint64]) -> None:
-    """Write numbers that are in the order of the keys of entries, as far as they differ, by the edges of runs."""
-    if len(words) <= _FEW_ENTRIES:  # whose keys are compared themselves, where numbers are the same
-        words[:] = 0
+def _write_words(entries: k.Entries, edges: Sequence[int], order: k.Order) -> None:
+    """Write an order of entries as they are, with words that compare as their keys do, by the edges of runs."""
+    if edges[-1] <= _FEW_ENTRIES:  # whose keys are compared themselves, where words are the same
+        order.numbers[:], order.words[:] = np.arange(edges[-1]), 0
         return
     numbers = (number for first, last in itertools.pairwise(edges) for number in (first, last - 1))
     ends = (entries.edges[number : number + 2].tolist() for number in numbers)
     shared = posixpath.commonprefix([entries.keys[start:end].tobytes() for start, end in ends])
-    if not k.write_words(entries, len(shared), words):
-        k.write_words(entries, 0, words)
+    if not k.write_words(entries, len(shared), order):
+        k.write_words(entries, 0, order)
 
 
 def _sort_entries(entries: k.Entries, first: int, last: int) -> k.Order:

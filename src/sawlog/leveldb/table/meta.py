@@ -89,9 +89,11 @@ class BoundsReader:
 
     def take(self, first: int, last: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """Return the separators of some blocks: key i is `keys[ends[i] : ends[i + 1]]`."""
-        restarts = self._bounds.restarts
-        restart = int(restarts[np.searchsorted(restarts, first, "right") - 1])
-        place = max(restart, self._next) if self._next <= first else restart
+        place = first
+        if first != self._next:
+            restarts = self._bounds.restarts
+            restart = int(restarts[restarts.searchsorted(first, "right") - 1])
+            place = max(restart, self._next) if self._next < first else restart
         keys = np.zeros(int(self._index.separators["length"][first:last].sum()), np.uint8)
         ends = np.zeros(last - first + 1, np.int64)
         k.expand_separators(self._index, place, first, self._keys, keys, ends)
@@ -122,6 +124,8 @@ def find_block_range(table: TableMap, projection: Projection) -> tuple[int, int]
     if bounds is None or (table.has_stamps and not table.has_stamp_column):
         return 0, count
     low, end = (key.encode() if isinstance(key, str) else key for key in find_interval(projection.query, KEY))
+    if low is None and end is None:
+        return 0, count
     index = BoundsReader(bounds)
     # What comes after the last separator is in the last block, if anywhere.
     first = min(_find_data_block(index, count, low), count - 1) if low is not None and count else 0
