@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ import pytest
 
 import sawlog
 from sawlog.errors import FormatError, OptionError
-from sawlog.format.recognition import explain_unselected, find_parts, load_formats
+from sawlog.format.contract import Format
+from sawlog.format.recognition import explain_unselected, find_parts, load_formats, recognize
 from sawlog.format.scan import Scan
 from sawlog.storage import File, Storage
 from tests.cli.conftest import Run, run
@@ -258,6 +260,26 @@ FOLDERS = sorted(
 @pytest.mark.parametrize("folder", [path for path in FOLDERS if path.is_dir()], ids=lambda path: path.name)
 def test_every_command_of_a_listing_of_a_real_folder_works(folder: Path, run: Run) -> None:
     check_commands(run, folder)
+
+
+def test_each_format_selects_its_files_once_for_a_view(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of thousands of files, each selection takes as long as much of the rest of planning."""
+    calls: Counter[tuple[str, str]] = Counter()
+
+    def count_calls(cls: type[Format]) -> None:
+        select = cls.select
+
+        def select_counted(format: Format, files: Sequence[File], view: str) -> list[File]:
+            calls[format.name, view] += 1
+            return select(format, files, view)
+
+        monkeypatch.setattr(cls, "select", select_counted)
+
+    for cls in {type(format) for format in load_formats().values()}:
+        count_calls(cls)
+    recognize(Storage().find([folder / "logs"]), Storage(), [str(folder / "logs")])
+    assert calls.keys() == {(name, "rows") for name in load_formats()}
+    assert set(calls.values()) == {1}
 
 
 @pytest.mark.parametrize("names", [("CURRENT", "MANIFEST-000001", "000003.log", "LOCK"), ("000003.log", "notes")])

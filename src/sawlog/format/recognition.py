@@ -129,9 +129,8 @@ def recognize(files: Sequence[File], storage: Storage, paths: Sequence[str], vie
     named: set[str] = set()
     for name, candidate in having.items():
         # What the view reads says it, where nothing is there that rows are read of: the MANIFEST of a database, say.
-        selected = candidate.select(files, "rows") or candidate.select(
-            files, list_view_names(candidate).get(view, view)
-        )
+        view_names = dict.fromkeys(["rows", list_view_names(candidate).get(view, view)])
+        selected = next(filter(None, (candidate.select(files, view_name) for view_name in view_names)), [])
         candidate_files = selected or (files if len(files) == 1 else [])
         with wrap_errors(f"{location}: {name} could not say whether the path is its own; name the format"):
             match = candidate.recognize(candidate_files, storage) if candidate_files else Match.NO
