@@ -191,6 +191,21 @@ def test_a_small_file_is_read_by_one_call(tmp_path: Path, monkeypatch: pytest.Mo
     source.close()
 
 
+def test_the_end_of_a_file_is_read_by_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A footer leads to an index before it, and that to the rest: of a table, these are two calls."""
+    path = tmp_path / "file"
+    data = bytes(range(256)) * 1000
+    path.write_bytes(data)
+    calls: list[int] = []
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda *arguments: calls.append(arguments[2]) or preadv(*arguments))
+    source = Storage().open(path)
+    for offset, length in ((len(data) - 48, 48), (len(data) - 9000, 8000), (0, 240_000)):
+        assert source.read_window(offset, length).tobytes() == data[offset : offset + length]
+    source.close()
+    assert calls == [len(data) - sources.LEAST_BYTES, 0]
+
+
 @pytest.mark.parametrize("name", ["leveldb_log", "filodb_record", "deephaven_log"])
 def test_batches_stay_what_they_were_when_reading_goes_on(samples: dict[str, Path], name: str) -> None:
     dataset = sawlog.open(samples[name], format=name)

@@ -93,8 +93,8 @@ class LocalSource:
     __del__ = close
 
     def _fill_around(self, offset: int, length: int) -> SourceBuffer:
-        """Read a piece of `LEAST_BYTES` at least: of a file that has no more all of it, wherever a walk begins."""
-        start = offset if self.size > LEAST_BYTES else 0
+        """Read a piece of `LEAST_BYTES` at least, at the end of a file the last ones: they lead to the others."""
+        start = max(0, min(offset, self.size - LEAST_BYTES))
         end = min(max(offset + length, start + LEAST_BYTES), self.size)
         if offset + length <= self._end:
             end = min(end, self._end)
