@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
 import sawlog
 from sawlog.filodb import Buckets, Histogram, RecordBuilder, Schemas
+from sawlog.filodb.kernels.records import find_record
 from sawlog.filodb.schemas import make_default_partition
 from sawlog.filodb.values import find_shards, hash_series
 from sawlog.kernels.jit import MODE, PYTHON
@@ -111,3 +115,31 @@ def test_hashes_and_shards_are_computed() -> None:
     tags = pa.array(labels, LABELS)
     assert hash_series({"_metric_": metric, "tags": tags}, BUILT_IN["gauge"]).null_count == 0
     assert set(find_shards(metric, tags, 16, 2, make_default_partition()).to_pylist()) <= set(range(16))
+
+
+def test_records_are_found_by_schema_ids_that_are_not_complete() -> None:
+    rng = random.Random(5)
+    for _ in range(400 // PACE):
+        sizes = [rng.choice([4, 5, 6, 7, 8, 11, 30]) for _ in range(6)]
+        records = [(size - 4).to_bytes(4, "little") + rng.choices([b"\1\0", b"\2\1"])[0] + bytes(30) for size in sizes]
+        data = b"".join(record[:size] + b"\7" * (-size % 4) for record, size in zip(records, sizes, strict=True))
+        data = data[: rng.randrange(len(data) + 1)] + rng.choice([b"", b"\xff" * 8])
+        complete = np.zeros(1 << 16, np.uint8)
+        complete[rng.sample([0, 1, 2, 0x102], 2)] = 1
+        start = 0
+        for position in [*walk_plainly(data, complete), -1]:
+            start = find_record(np.frombuffer(data, np.uint8), start, len(data), complete)
+            assert start == position
+            start += (int.from_bytes(data[start : start + 4], "little") + 7) // 4 * 4
+
+
+def walk_plainly(data: bytes, complete: NDArray[np.uint8]) -> Iterator[int]:
+    """Where adjacent records begin whose IDs are not complete; what has no more than a length and an ID is none."""
+    pos = 0
+    while len(data) - pos > 6:
+        record = data[pos : pos + int.from_bytes(data[pos : pos + 4], "little") + 4]
+        if int.from_bytes(record[:4], "little") + 4 != len(record):
+            return
+        if not complete[int.from_bytes(record[4:6], "little")]:
+            yield pos
+        pos += -(-len(record) // 4) * 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from sawlog.filodb.options import Extra, ReadOptions
 from sawlog.filodb.schemas.record import Column, RecordSchema
 from sawlog.filodb.selection import RecordLayout, Selection
 
-FieldKind = ColumnType | Literal["schema", "schema_id", "hash", "container_timestamp", "record"]
+_FieldKind = ColumnType | Literal["schema", "schema_id", "hash", "container_timestamp", "record"]
 
 TYPE_KEY = b"sawlog.type"
 """Field metadata: the column in FiloDB's notation."""
@@ -65,26 +65,65 @@ class ViewField:
     """
 
     name: str
-    kind: FieldKind
+    kind: _FieldKind
     sources: tuple[int | None, ...]
     arrow: pa.Field
     nested: tuple[ViewField, ...] = ()
     nested_schema: RecordSchema | None = None
 
 
-def make_row_fields(selection: Selection, options: ReadOptions, *, by_type: bool = False) -> tuple[ViewField, ...]:
-    """Return columns of the view `rows`: those of all layouts, and the extra ones.
+class ViewColumns(NamedTuple):
+    """Columns of a view, and those that can be asked for besides.
+
+    Attributes:
+        schema: Those of the view.
+        extra: The others.
+        fields: All of them.
+    """
+
+    schema: pa.Schema
+    extra: tuple[pa.Field, ...]
+    fields: tuple[ViewField, ...]
+
+
+@lru_cache(maxsize=8)  # files that are opened one by one mostly have the same schemas
+def make_columns(
+    selection: Selection, options: ReadOptions, view: str = "rows", *, by_type: bool = False
+) -> ViewColumns:
+    """Return the columns of a view, with the metadata that the writer needs to make the same records again.
 
     Args:
         selection: What is read.
         options: How it is delivered.
+        view: The view.
         by_type: Whether columns of one name and different types are told apart by their types.
+
+    Raises:
+        SchemaError: When a column has different types in different schemas, or part keys are asked for of records
+            without partition columns.
+    """
+    is_series = view == "partkeys"
+    fields = _make_series_fields(selection, options) if is_series else _make_row_fields(selection, options, by_type)
+    kinds: tuple[Extra, ...] = get_args(Extra) if view == "rows" else ()
+    extra = tuple(_make_extra_field(f"_{kind}", kind, selection) for kind in kinds)
+    records = "partkeys" if is_series or selection.part_keys else "ingestion"
+    metadata = {SCHEMAS_KEY: selection.definitions.encode(), RECORDS_KEY: records.encode()}
+    named = {field.name for field in fields}
+    return ViewColumns(
+        pa.schema([field.arrow for field in fields], metadata=metadata),
+        tuple(field.arrow for field in extra),
+        (*fields, *(field for field in extra if field.name not in named)),
+    )
+
+
+def _make_row_fields(selection: Selection, options: ReadOptions, by_type: bool) -> tuple[ViewField, ...]:
+    """Return columns of the view `rows`: those of all layouts, and the extra ones.
 
     Raises:
         SchemaError: When a column has different types in different schemas.
     """
     layouts = selection.layouts
-    fields = list(_make_fields(layouts, replace(options, schema=None), selection.raw, by_type=by_type))
+    fields = list(_make_fields(layouts, options, selection.raw, by_type=by_type))
     extra_names = list(options.extras)
     if len(layouts) > 1 and "schema" not in extra_names:
         fields.insert(0, _make_extra_field("_schema", "schema", selection))
@@ -93,12 +132,7 @@ def make_row_fields(selection: Selection, options: ReadOptions, *, by_type: bool
     return (*fields, *(_make_extra_field(f"_{kind}", kind, selection) for kind in extra_names))
 
 
-def make_extra_fields(selection: Selection) -> tuple[ViewField, ...]:
-    """Return columns that can be asked for besides those of the view `rows`."""
-    return tuple(_make_extra_field(f"_{kind}", kind, selection) for kind in get_args(Extra))
-
-
-def make_series_fields(selection: Selection, options: ReadOptions) -> tuple[ViewField, ...]:
+def _make_series_fields(selection: Selection, options: ReadOptions) -> tuple[ViewField, ...]:
     """Return columns of the view `partkeys`: schema, hash, and the partition columns.
 
     Raises:
@@ -107,14 +141,13 @@ def make_series_fields(selection: Selection, options: ReadOptions) -> tuple[View
     if selection.plain:
         raise SchemaError(f"records of schema {selection.layouts[0].name!r} have no partition columns, so no part keys")
     heads = (_make_extra_field("schema", "schema", selection), _make_extra_field("schema_id", "schema_id", selection))
-    columns = _make_fields(selection.layouts, replace(options, schema=None), False)
+    columns = _make_fields(selection.layouts, options, False)
     records = [layout.record for layout in selection.layouts]
     names = {column.name for record in records for column in record.columns[record.partition_field_start or 0 :]}
     partition = tuple(field for field in columns if field.name in names)
     return (*heads, _make_extra_field("partition_hash", "hash", selection), *partition)
 
 
-@lru_cache(maxsize=64)  # files that are opened one by one mostly have the same schemas
 def _make_fields(
     layouts: tuple[RecordLayout, ...], options: ReadOptions, raw: bool, *, by_type: bool = False
 ) -> tuple[ViewField, ...]:
@@ -198,7 +231,7 @@ def _make_histogram_type(options: ReadOptions) -> pa.DataType:
     return pa.struct(fields)
 
 
-def _make_extra_field(name: str, kind: FieldKind, selection: Selection) -> ViewField:
+def _make_extra_field(name: str, kind: _FieldKind, selection: Selection) -> ViewField:
     """Return a column that is no column of the record. Raw records, whose schema is unknown, have only some of them."""
     nullable = selection.raw and kind in ("schema", "hash")
     if selection.plain:

@@ -9,23 +9,14 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
-import pyarrow as pa
+import numpy as np
 
-from sawlog.filodb.columns import (
-    CONTAINERS_SCHEMA,
-    RECORDS_KEY,
-    SCHEMAS_KEY,
-    ViewField,
-    make_extra_fields,
-    make_row_fields,
-    make_series_fields,
-)
+from sawlog.filodb import layout
+from sawlog.filodb.columns import CONTAINERS_SCHEMA, ViewColumns, make_columns
 from sawlog.filodb.fields import parse_parts
 from sawlog.filodb.kernels.state import TORN_CONTAINER, TORN_HEADER
-from sawlog.filodb.options import ReadOptions
 from sawlog.filodb.pictures import Charts
-from sawlog.filodb.schemas import Schemas
-from sawlog.filodb.selection import Selection, find_schema_records, join_records, select, split
+from sawlog.filodb.selection import HeadRecord, Pool, Selection, find_schema_records, join_records, select, split
 from sawlog.filodb.series import SeriesScan
 from sawlog.filodb.walk import ContainerRange
 from sawlog.format.capabilities import Counting, make_follow_error
@@ -55,9 +46,6 @@ class ContainerContents(Contents):
     files_are_independent: ClassVar[bool] = True
     threads_split_files = False  # where a file can be cut is known once its records were walked, by one thread
 
-    def _make_schema(self) -> pa.Schema:
-        return pa.schema([field.arrow for field in self._fields], metadata=self._make_metadata())
-
     def _plan_ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Yield ranges that begin and end at containers.
 
@@ -76,10 +64,8 @@ class ContainerContents(Contents):
         yield SeriesScan(*request, first, sum(file.size for file in self.files), ranges)
 
     views: ClassVar = {
-        "rows": View(
-            _make_schema, _plan_ranges, lambda self: (*PROVENANCE, *(field.arrow for field in self._extra_fields))
-        ),
-        "partkeys": View(_make_schema, _plan_series),
+        "rows": View(lambda self: self._columns.schema, _plan_ranges, lambda self: (*PROVENANCE, *self._columns.extra)),
+        "partkeys": View(lambda self: self._columns.schema, _plan_series),
         "frames": View(CONTAINERS_SCHEMA, _plan_ranges),
     }
 
@@ -140,69 +126,49 @@ class ContainerContents(Contents):
         facts: dict[str, Any] = {"schemas": ", ".join(layout.name for layout in layouts)}
         if not self.selection.plain:
             facts["schema IDs"] = ", ".join(str(layout.schema_id) for layout in layouts)
-            facts["records"] = "part keys" if self.part_keys else "samples"
+            facts["records"] = "part keys" if self.selection.part_keys else "samples"
         return facts
 
     @cached_property
     def selection(self) -> Selection:
         """The schemas that are read: those named, or those of the records at the start of the files."""
-        heads = map_files(partial(self._read_heads, set()), [file for file in self.files if file.size])
-        return select(self.scan.options, heads)
+        work = partial(self._read_heads, np.zeros(layout.MAX_SCHEMA_ID + 1, np.uint8))
+        return select(self.scan.options, map_files(work, [file for file in self.files if file.size]))
 
-    def _read_heads(self, complete: set[int], file: File) -> list[bytes]:
+    def _read_heads(self, complete: Any, file: File) -> list[HeadRecord]:
         """Return the records that show the schemas of a file, but for IDs of which files before have shown enough."""
         storage, schemas = self.scan.storage, self.scan.options.known_schemas
-        known_heads = find_answer(storage, file, self._question)
+        question = f"schemas {schemas.digest}"
+        known_heads = find_answer(storage, file, question)
         if known_heads is not None:
-            return split(known_heads)
+            return split(known_heads, schemas)
         if storage.index is not None or is_remote(file.path):  # an index has those of each file by itself
-            complete = set()
+            complete = None
         records = find_schema_records(storage.read(file, 0, PROBE_BYTES), schemas, complete)
-        note_answer(storage, file, self._question, join_records(records))
+        note_answer(storage, file, question, join_records(records))
         return records
 
-    @property
-    def _question(self) -> str:
-        return f"schemas {self.scan.options.known_schemas.digest}"
+    @cached_property
+    def _columns(self) -> ViewColumns:
+        columns: ViewColumns = make_columns(self.selection, self.scan.options, self.scan.view)
+        return columns
 
     @cached_property
-    def _fields(self) -> tuple[ViewField, ...]:
-        options: ReadOptions = self.scan.options
-        if self.scan.view == "partkeys":
-            return make_series_fields(self.selection, options)
-        return make_row_fields(self.selection, options)
-
-    @cached_property
-    def _extra_fields(self) -> tuple[ViewField, ...]:
-        return make_extra_fields(self.selection) if self.scan.view == "rows" else ()
-
-    @cached_property
-    def _all_fields(self) -> tuple[ViewField, ...]:
-        named = {field.name for field in self._fields}
-        return (*self._fields, *(extra_field for extra_field in self._extra_fields if extra_field.name not in named))
-
-    @property
-    def part_keys(self) -> bool:
-        """Whether records are part keys, not samples."""
-        return not self.selection.plain and self.selection.layouts[0].record.partition_field_start == 0
+    def _pool(self) -> Pool:
+        return Pool()
 
     @property
     def _step(self) -> int:
         return self.scan.options.container_size or 0
 
-    def _make_metadata(self) -> dict[bytes, bytes]:
-        """Return the metadata that the writer needs to make the same records again."""
-        schemas: Schemas = self.scan.options.known_schemas
-        names = [layout.name for layout in self.selection.layouts]
-        records = "partkeys" if self.part_keys or self.scan.view == "partkeys" else "ingestion"
-        return {SCHEMAS_KEY: schemas.to_json(names).encode(), RECORDS_KEY: records.encode()}
-
     def _make_whole_range(self, request: BoundScan, file: File) -> ContainerRange:
         return self._make_range(request, file, 0, file.size, self._step)
 
     def _make_range(self, request: BoundScan, file: File, start: int, end: int, step: int) -> ContainerRange:
-        fields = self._all_fields
-        return ContainerRange(*request, file.path, end - start, file, start, end, step, self.selection, fields)
+        fields = self._columns.fields
+        return ContainerRange(
+            *request, file.path, end - start, file, start, end, step, self.selection, fields, self._pool
+        )
 
     def _cut(self, request: BoundScan, file: File, task_bytes: int) -> Iterator[ContainerRange]:
         begin = _Cut(0, self._step, 0)

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from sawlog.arrow import make_fixed_array, view_values
 from sawlog.filodb import layout
-from sawlog.filodb.columns import make_row_fields
-from sawlog.filodb.options import ReadOptions, WriteOptions
+from sawlog.filodb.columns import make_columns
+from sawlog.filodb.options import ReadOptions, RecordLayout, WriteOptions
 from sawlog.filodb.selection import find_schema_records, select
 from sawlog.filodb.target import RECORD_COLUMN, TIME_COLUMN
 from sawlog.filodb.walk import ContainerRange
@@ -67,7 +67,8 @@ def make_readings(dataset: ContainerContents) -> list[ReadOptions]:
     options: ReadOptions = dataset.scan.options
     table = options.table or tuple(layout.name for layout in dataset.selection.layouts)
     tables = dict.fromkeys([table, ("all",)] if options.table and options.known_schemas.select(("all",)) else [table])
-    return [replace(options, table=names, records="partkeys" if dataset.part_keys else "ingestion") for names in tables]
+    records: RecordLayout = "partkeys" if dataset.selection.part_keys else "ingestion"
+    return [replace(options, table=names, records=records) for names in tables]
 
 
 def _make_file_range(file: File, options: ReadOptions, storage: Storage) -> ContainerRange:
@@ -75,8 +76,8 @@ def _make_file_range(file: File, options: ReadOptions, storage: Storage) -> Cont
     read_options = replace(options, salvage=("unknown_schemas",), extras=("container_timestamp", "record"))
     scan = Scan(columns=(*_NAMES, OFFSET_COLUMN), options=read_options, on_damage="skip", storage=storage)
     head = storage.read(file.path, 0, PROBE_BYTES)
-    selection = select(read_options, [find_schema_records(head, read_options.known_schemas, set())])
-    fields = make_row_fields(selection, read_options, by_type=True)
-    projection = Projection.of(pa.schema([field.arrow for field in fields]), scan)
+    selection = select(read_options, [find_schema_records(head, read_options.known_schemas)])
+    columns = make_columns(selection, read_options, by_type=True)
+    projection = Projection.of(columns.schema.remove_metadata(), scan)
     step = options.container_size or 0
-    return ContainerRange(scan, projection, file.path, file.size, file, 0, file.size, step, selection, fields)
+    return ContainerRange(scan, projection, file.path, file.size, file, 0, file.size, step, selection, columns.fields)

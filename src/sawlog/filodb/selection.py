@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sawlog.errors import OptionError
 from sawlog.filodb import layout
-from sawlog.filodb.judge import PLAIN_WORD, read_header_length
+from sawlog.filodb.judge import LOOK, PLAIN_WORD, read_header_length
 from sawlog.filodb.kernels import state as s
+from sawlog.filodb.kernels.records import find_record
 from sawlog.filodb.options import ReadOptions
 from sawlog.filodb.schemas import RecordSchema, Schema, Schemas
 
@@ -21,26 +25,35 @@ _WORD = layout.VERSION_WORD.offset
 """Where a container's header has its version word, the same in all of a file."""
 _LARGEST_UNKNOWN = 16 << 20
 """Bytes that a record of an unknown schema can have."""
-_HEAD = struct.Struct("<IH")
-"""What a record begins with: its length and its schema ID."""
 
 
 class Pool:
-    """Things that take long to make, and that one user after the other has to itself, in any thread."""
+    """Things that take long to make, and that one user after the other has to itself, in any thread.
 
-    def __init__(self) -> None:
-        self._idle: dict[Any, list[Any]] = {}
+    Args:
+        limit: So many things are kept, those that were given last; all of them by default.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._idle: deque[tuple[Any, Any]] = deque(maxlen=limit)  # each method of which is one step for threads
 
     def take(self, key: Any) -> Any:
         """Return a thing that nobody uses; None if there is none."""
-        try:
-            return self._idle[key].pop()
-        except LookupError:
-            return None
+        with contextlib.suppress(IndexError):  # which others have taken
+            for _ in range(len(self._idle)):
+                entry = self._idle.popleft()
+                if entry[0] == key:
+                    return entry[1]
+                self._idle.append(entry)
+        return None
 
     def give(self, key: Any, thing: Any) -> None:
         """Leave a thing to the next user."""
-        self._idle.setdefault(key, []).append(thing)
+        self._idle.append((key, thing))
+
+    def __reduce__(self) -> tuple[type[Pool], tuple[int | None]]:
+        """Return an empty pool: things stay in their process."""
+        return (Pool, (self._idle.maxlen,))
 
 
 def _make_schema_table(layouts: Sequence[RecordSchema | None], *, plain: bool) -> Any:
@@ -111,45 +124,59 @@ class Selection:
         is_explicit: Whether the user named them; other known schemas are then skipped, else they are damage.
         known_ids: IDs of all known schemas.
         raw: Whether records of unknown schemas are delivered as bytes.
+        definitions: Definitions of the schemas to deliver, as `Schemas.parse` takes them.
     """
 
-    layouts: tuple[RecordLayout, ...]
+    layouts: tuple[RecordLayout, ...] = field(hash=False)
     is_explicit: bool
     known_ids: frozenset[int]
     raw: bool
+    definitions: str
 
     @cached_property
     def plain(self) -> bool:
         """Whether records have no schema ID."""
         return any(layout.schema_id is None for layout in self.layouts)
 
+    @property
+    def part_keys(self) -> bool:
+        """Whether records are part keys, not samples."""
+        return not self.plain and self.layouts[0].record.partition_field_start == 0
+
     @cached_property
     def tables(self) -> Tables:
         """The tables for all records."""
-        return _make_tables(self.layouts, self.known_ids, self.is_explicit, self.raw)
-
-    @cached_property
-    def pool(self) -> Pool:
-        """Memory and tables that walks over files leave to those over others."""
-        return Pool()
+        layouts = self.layouts
+        records: list[RecordSchema | None] = [record_layout.record for record_layout in layouts]
+        schema_index = np.full(1 << 16, len(layouts) if self.raw else s.UNKNOWN, np.int16)
+        schema_index[list(self.known_ids)] = s.NOT_WANTED if self.is_explicit else s.UNEXPECTED
+        for number, record_layout in enumerate(layouts):
+            schema_index[record_layout.schema_id or 0] = number
+        return Tables([*records, None] if self.raw else records, schema_index, plain=self.plain)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("pool", "tables")}
+        return {name: value for name, value in vars(self).items() if name != "tables"}
 
 
-@lru_cache(maxsize=8)  # files that are opened one by one mostly have the same schemas
-def _make_tables(layouts: tuple[RecordLayout, ...], known_ids: frozenset[int], is_explicit: bool, raw: bool) -> Tables:
-    """Return the tables of a `Selection`."""
-    records: list[RecordSchema | None] = [record_layout.record for record_layout in layouts]
-    schema_index = np.full(1 << 16, len(layouts) if raw else s.UNKNOWN, np.int16)
-    schema_index[list(known_ids)] = s.NOT_WANTED if is_explicit else s.UNEXPECTED
-    for number, record_layout in enumerate(layouts):
-        schema_index[record_layout.schema_id or 0] = number
-    plain = any(record_layout.schema_id is None for record_layout in layouts)
-    return Tables([*records, None] if raw else records, schema_index, plain=plain)
+class HeadRecord(NamedTuple):
+    """Record at the start of some data, and what it shows.
+
+    Attributes:
+        data: The record.
+        schema: The schema of its ID.
+        is_whole: Whether its payloads lie in it, as those of a sample or of a part key.
+        is_filled: Whether they fill it, too: no other record of the schema shows more.
+        is_part_key: Whether they fill it as those of a part key, and not of a sample.
+    """
+
+    data: bytes
+    schema: Schema
+    is_whole: bool
+    is_filled: bool
+    is_part_key: bool
 
 
-def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selection:
+def select(options: ReadOptions, heads: Iterable[Sequence[HeadRecord]] = ()) -> Selection:
     """Resolve which schemas are read, and whether records are samples or part keys, by the first schemas of each file.
 
     Raises:
@@ -157,15 +184,14 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
         OptionError: For a schema without partition columns together with others, or where none of several is named.
     """
     schemas = options.known_schemas
-    records: list[memoryview] = []
+    records: list[HeadRecord] = []
     if not options.table or options.records == "auto":
-        complete: set[int] = set()
-        starts = (memoryview(record) for head in heads for record in head)
-        pairs = ((id, record) for record in starts if (id := _read_schema_id(record)) not in complete)
-        records = [memoryview(record) for record in _choose_records(pairs, complete, schemas)]
+        records = _choose_records(itertools.chain.from_iterable(heads))
     selected: Sequence[Schema] = schemas.select(options.table)
-    if not selected:
-        selected = _find_schemas(records, schemas) or schemas.select(("all",))
+    if not selected:  # those of whole records, if there are any, for others may have lost theirs
+        sound_records = [record for record in records if record.is_whole] or records
+        selected = list({record.schema.name: record.schema for record in sound_records}.values())
+    selected = selected or schemas.select(("all",))
     if not selected:
         # None has partition columns, so that records do not say their schema.
         selected = list(schemas.values())
@@ -173,122 +199,129 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
             raise OptionError(
                 f"records have no schema ID: name their schema with table=; schemas: {', '.join(schemas)}"
             )
-    if any(schema.partition is None for schema in selected):
-        if len(selected) > 1:
-            raise OptionError(
-                f"table={','.join(options.table)}: records without partition columns have no schema ID;"
-                " such a schema is read on its own"
-            )
-        return Selection((RecordLayout(selected[0].name, None, selected[0].ingestion),), True, frozenset(), False)
+    if len(selected) > 1 and any(schema.partition is None for schema in selected):
+        raise OptionError(
+            f"table={','.join(options.table)}: records without partition columns have no schema ID;"
+            " such a schema is read on its own"
+        )
     part_keys = options.records == "partkeys" or (options.records == "auto" and _are_part_keys(records, selected))
+    raw = "unknown_schemas" in options.salvage
+    names = tuple(schema.name for schema in selected)
+    return _make_selection(schemas, names, part_keys=part_keys, is_explicit=bool(options.table), raw=raw)
+
+
+@lru_cache(maxsize=8)  # files that are opened one by one mostly have the same schemas
+def _make_selection(
+    schemas: Schemas, names: tuple[str, ...], *, part_keys: bool, is_explicit: bool, raw: bool
+) -> Selection:
+    """Return the selection of schemas by their names."""
+    selected, definitions = [schemas[name] for name in names], schemas.to_json(names)
+    if selected[0].partition is None:
+        return Selection((RecordLayout(names[0], None, selected[0].ingestion),), True, frozenset(), False, definitions)
     layouts = tuple(
         RecordLayout(schema.name, schema.schema_id, schema.part_key if part_keys else schema.ingestion)
         for schema in selected
     )
     ids = frozenset(schema.schema_id for schema in schemas.select(("all",)))
-    return Selection(layouts, bool(options.table), ids, "unknown_schemas" in options.salvage)
+    return Selection(layouts, is_explicit, ids, raw, definitions)
 
 
-def find_schema_records(head: bytes, schemas: Schemas, complete: set[int]) -> list[bytes]:
-    """Return the records at the start of a file that show its schemas, but for those in `complete`, which may grow.
+def find_schema_records(head: bytes, schemas: Schemas, complete: NDArray[np.uint8] | None = None) -> list[HeadRecord]:
+    """Return the records at the start of a file that show its schemas.
 
-    They are the first record of each schema, and its first sound one.
+    Args:
+        head: The bytes there.
+        schemas: The known schemas.
+        complete: Per schema ID, whether records that others have shown are enough; grows. By default none are.
     """
-    return _choose_records(_iterate_records(head, complete), complete, schemas)
+    if complete is None:
+        complete = np.zeros(layout.MAX_SCHEMA_ID + 1, np.uint8)
+    return _choose_records(_judge_records(head, schemas, complete))
 
 
-def _choose_records(candidates: Iterable[tuple[int, memoryview]], complete: set[int], schemas: Schemas) -> list[bytes]:
-    """Return the first record of each ID, and its first sound one.
-
-    IDs of which no other record shows anything more go to `complete`.
-    """
-    records: dict[tuple[int, int], bytes] = {}
-    tests = list(enumerate((lambda *_: True, RecordSchema.is_whole, RecordSchema.is_filled)))
-    for id, record in candidates:
-        schema = schemas.by_id(id)
-        missing = [(number, shows) for number, shows in tests if schema is not None and (id, number) not in records]
-        features = [
-            number
-            for number, shows in missing
-            if schema is not None and any(shows(layout, record) for layout in (schema.ingestion, schema.part_key))
-        ]
-        records |= {(id, number): bytes(record) for number in features}
-        if len(features) == len(missing):
-            complete.add(id)
-    return list(dict.fromkeys(records.values()))
-
-
-def join_records(records: Iterable[bytes]) -> bytes:
-    """Return records as an index holds them: each after its length."""
-    return b"".join(layout.RECORD.encode(record) for record in records)
-
-
-def split(data: bytes) -> list[bytes]:
-    """Return the records that `joined` has put together."""
+def split(data: bytes, schemas: Schemas) -> list[HeadRecord]:
+    """Return the records that `join_records` has put together."""
     records, pos = [], 0
     while pos < len(data):
         start, pos = layout.RECORD.find_ends(data, pos)
-        records.append(data[start:pos])
+        if (schema := schemas.by_id(_read_schema_id(data[start:pos]))) is not None:
+            records.append(_judge(data[start:pos], schema))
     return records
 
 
-def _iterate_records(head: bytes, complete: Collection[int]) -> Iterator[tuple[int, memoryview]]:
+def _judge(data: bytes, schema: Schema) -> HeadRecord:
+    """Return a record with what it shows."""
+    sample, part_key = schema.ingestion, schema.part_key
+    is_sample = sample.is_filled(data)
+    is_part_key = not is_sample and part_key.is_filled(data)
+    is_filled = is_sample or is_part_key
+    return HeadRecord(
+        data, schema, is_filled or sample.is_whole(data) or part_key.is_whole(data), is_filled, is_part_key
+    )
+
+
+def _judge_records(head: bytes, schemas: Schemas, complete: NDArray[np.uint8]) -> Iterator[HeadRecord]:
+    """Yield the records of known schemas; see `find_schema_records`."""
+    for id, data in _iterate_records(head, complete):
+        if (schema := schemas.by_id(id)) is None:
+            complete[id] = True
+        else:
+            record = _judge(data, schema)
+            complete[id] = record.is_filled
+            yield record
+
+
+def _choose_records(candidates: Iterable[HeadRecord]) -> list[HeadRecord]:
+    """Return the first record of each schema, its first whole one, and its first one that is filled."""
+    grades: dict[str, int] = {}
+    records: list[HeadRecord] = []
+    for record in candidates:
+        grade = 1 + record.is_whole + record.is_filled
+        if grade > grades.get(record.schema.name, 0):
+            grades[record.schema.name] = grade
+            records.append(record)
+    return records
+
+
+def join_records(records: Iterable[HeadRecord]) -> bytes:
+    """Return records as an index holds them: each after its length."""
+    return b"".join(layout.RECORD.encode(record.data) for record in records)
+
+
+def _iterate_records(head: bytes, complete: NDArray[np.uint8]) -> Iterator[tuple[int, bytes]]:
     """Yield records at the start of some data, container after container, but for IDs in `complete`, which may grow.
 
     Yields:
         The schema ID of each record, and the record.
     """
-    view = memoryview(head)
-    pos, length = 0, read_header_length(head, damaged=True)
+    data = np.frombuffer(head, np.uint8)
+    start, length = 0, read_header_length(head, damaged=True)
     if length is None:
-        yield from _iterate_adjacent(view, complete)
+        yield from _iterate_adjacent(data, 0, len(head), complete)
     word = head[_WORD : _WORD + layout.VERSION_WORD.size]
     while length is not None:
-        end = pos + length + layout.LENGTH_SIZE
-        yield from _iterate_adjacent(view[pos + layout.CONTAINER_HEADER_SIZE : end], complete)
-        pos = head.find(word, end + _WORD) - _WORD
-        length = read_header_length(view[pos:]) if pos >= end else None
+        end = start + length + layout.LENGTH_SIZE
+        yield from _iterate_adjacent(data, start + layout.CONTAINER_HEADER_SIZE, min(end, len(head)), complete)
+        start = head.find(word, end + _WORD) - _WORD
+        length = read_header_length(head[start : start + LOOK]) if start >= end else None
 
 
-def _iterate_adjacent(view: memoryview, complete: Collection[int]) -> Iterator[tuple[int, memoryview]]:
+def _iterate_adjacent(
+    data: NDArray[np.uint8], start: int, end: int, complete: NDArray[np.uint8]
+) -> Iterator[tuple[int, bytes]]:
     """Yield adjacent records; see `_iterate_records`."""
-    pos, limit = 0, len(view)
-    while limit - pos > _HEAD.size:
-        length, id = _HEAD.unpack_from(view, pos)
-        size = length + layout.LENGTH_SIZE
-        if size > limit - pos:
-            break
-        if size < _HEAD.size:  # the record ends inside its ID
-            id = _read_schema_id(view[pos : pos + size])
-        if id not in complete:
-            yield id, view[pos : pos + size]
-        pos += size + -size % layout.ALIGNMENT
+    while (start := find_record(data, start, end, complete)) >= 0:
+        size = layout.LENGTH.of(data, start) + layout.LENGTH_SIZE
+        record = data[start : start + size].tobytes()
+        yield _read_schema_id(record), record
+        start += layout.align(size)
 
 
-def _find_schemas(records: Iterable[memoryview], schemas: Schemas) -> Sequence[Schema]:
-    """Return the known schemas of records: of readable records, if there are any, for others may have lost theirs."""
-    candidates: dict[int, Schema] = {}
-    whole_schemas: dict[int, Schema] = {}
-    for record in records:
-        id = _read_schema_id(record)
-        if id not in whole_schemas and (schema := schemas.by_id(id)) is not None:
-            candidates[id] = schema
-            if any(record_schema.is_whole(record) for record_schema in (schema.ingestion, schema.part_key)):
-                whole_schemas[id] = schema
-    return list(whole_schemas.values() or candidates.values())
-
-
-def _read_schema_id(record: memoryview) -> int:
+def _read_schema_id(record: bytes) -> int:
     return int.from_bytes(record[layout.SCHEMA_ID_OFFSET :][: layout.SCHEMA_ID_SIZE], "little")
 
 
-def _are_part_keys(records: Iterable[memoryview], schemas: Sequence[Schema]) -> bool:
+def _are_part_keys(records: Iterable[HeadRecord], schemas: Sequence[Schema]) -> bool:
     """Return whether the first record of these schemas that is laid out as either is a part key and not a sample."""
-    by_id = {schema.schema_id: schema for schema in schemas}
-    for record in records:
-        schema = by_id.get(_read_schema_id(record))
-        if schema is not None and schema.ingestion.is_filled(record):
-            return False
-        if schema is not None and schema.part_key.is_filled(record):
-            return True
-    return False
+    names = {schema.name for schema in schemas}
+    return next((record.is_part_key for record in records if record.is_filled and record.schema.name in names), False)

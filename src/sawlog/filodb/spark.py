@@ -12,12 +12,12 @@ from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql import types as spark
 
 from sawlog.errors import OptionError
-from sawlog.filodb.columns import make_row_fields
+from sawlog.filodb.columns import make_columns
 from sawlog.filodb.histograms import functions as histograms_of
 from sawlog.filodb.histograms.functions import HISTOGRAM
 from sawlog.filodb.options import ReadOptions, WriteOptions
-from sawlog.filodb.schemas import Schema
-from sawlog.filodb.selection import RecordLayout, Selection
+from sawlog.filodb.schemas import Schema, Schemas
+from sawlog.filodb.selection import select
 from sawlog.filodb.values import ValueDecoder, ValueEncoder, find_shards, hash_series
 from sawlog.format.damage import check_on_damage
 from sawlog.format.options import parse_options
@@ -132,8 +132,8 @@ def filodb_partition_hash(*columns: ColumnOrName, table: str = "gauge", **option
     """
     schema = _find_schema(table, options, "filodb_partition_hash")
     names = [column.name for column in schema.part_key.columns]
-    selection = Selection((RecordLayout(schema.name, schema.schema_id, schema.part_key),), True, frozenset(), False)
-    kinds = [field.arrow.type for field in make_row_fields(selection, ReadOptions())]
+    selection = select(ReadOptions(schema=Schemas([schema]), table=(schema.name,), records="partkeys"))
+    kinds = [field.type for field in make_columns(selection, ReadOptions()).schema]
 
     def compute_hashes(*arrays: pa.Array) -> pa.Array:
         return hash_series(dict(zip(names, arrays, strict=True)), schema)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +26,7 @@ from sawlog.filodb.kernels.maps import PRESENT, UNSURE
 from sawlog.filodb.kernels.records import Out
 from sawlog.filodb.layout import ContainerDamageKind
 from sawlog.filodb.options import ReadOptions
-from sawlog.filodb.selection import RecordLayout, Selection, Tables
+from sawlog.filodb.selection import Pool, RecordLayout, Selection, Tables
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, FileRange, assemble
 from sawlog.format.damage import Findings
 from sawlog.format.query import Condition, iterate_conditions
@@ -255,14 +255,16 @@ class Workspace:
     """Memory of a walk over records; the walk over the next file takes it over.
 
     Attributes:
-        fields: What is gathered of each record.
-        builder: What gathers it, and the maps that it has seen.
+        builder: What gathers records, and the maps that it has seen.
         starts: Where each row begins.
         layout_numbers: The number of each row's layout.
         picked: See `sawlog.filodb.kernels.records.Out`.
+        small_rows: Workspaces for so few rows are left to other datasets, too, as those of files opened one by one.
+        small_pool: What is left to other datasets.
     """
 
-    fields: Sequence[ViewField]
+    small_rows: ClassVar[int] = 4096
+    small_pool: ClassVar[Pool] = Pool(limit=8)
     builder: ColumnBuilder
     starts: Any
     layout_numbers: Any
@@ -275,7 +277,7 @@ class Workspace:
         names = [record_layout.name for record_layout in selection.layouts]
         builder = ColumnBuilder(fields, selection.tables.layouts, capacity, fragment.scan.options, names)
         picked = np.tile(np.arange(BLOCK, dtype=np.uint64), (2, 1))
-        return cls(fields, builder, Column(np.int64, capacity).values, Column(np.uint8, capacity).values, picked)
+        return cls(builder, Column(np.int64, capacity).values, Column(np.uint8, capacity).values, picked)
 
 
 class RecordsWalk(Walk):
@@ -288,9 +290,10 @@ class RecordsWalk(Walk):
         super().__init__(fragment, source, schema, findings, selection.tables, bounds=bounds)
         self._named: tuple[RecordLayout, ...] = selection.layouts
         fields = self._choose_fields()
-        self._place = (self.capacity, *schema.names)
-        workspace = selection.pool.take(self._place)
-        if workspace is None or workspace.fields != fields:
+        self._pool = Workspace.small_pool if self.capacity <= Workspace.small_rows else fragment.pool
+        self._place = (selection, fragment.scan.options, self.capacity, fields, tuple(schema.names))
+        workspace = self._pool.take(self._place)
+        if workspace is None:
             workspace = Workspace.of(fields, fragment, self.capacity)
         self._workspace: Workspace = workspace
         self._builder, self.starts, self._layout_numbers = workspace.builder, workspace.starts, workspace.layout_numbers
@@ -311,6 +314,11 @@ class RecordsWalk(Walk):
     def _read(self, window: Window, out: Out) -> int:
         read = k.read_values if len(self.rules.bounds) else k.read_records
         return int(read(window, self.state, out, self.rules))
+
+    def read_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, and leave the memory to the walk over another file once all of them are delivered."""
+        yield from super().read_batches()
+        self._pool.give(self._place, self._workspace)
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         if not rows:
@@ -345,10 +353,6 @@ class RecordsWalk(Walk):
         self._builder.reset()
         state = self.state
         state["payload_bytes"] = state["buckets"] = 0
-
-    def give_back(self) -> None:
-        """Leave the memory to the walk over another file, once all rows of this one are delivered."""
-        self._fragment.selection.pool.give(self._place, self._workspace)
 
     def describe(self, event: WalkEvent) -> str:
         """Return the detail of an event's damage, with the name of the column that it is in."""
@@ -426,8 +430,8 @@ class RowsWalk(RecordsWalk):
         for number, record_layout in enumerate(self._named):
             mine = np.flatnonzero(self._layout_numbers[: rows.count] == number)
             hashes = np.full(len(mine), layout.HASH_INIT, np.uint64)
-            for field, index in zip(hidden, record_layout.record.hashed_columns, strict=False):
-                positions, lengths = self._builder.view_payloads(field.name, rows.count)
+            for hash_field, index in zip(hidden, record_layout.record.hashed_columns, strict=False):
+                positions, lengths = self._builder.view_payloads(hash_field.name, rows.count)
                 is_map = record_layout.record.columns[index].type == "map"
                 k.hash_payloads(rows.window, positions[mine], lengths[mine], is_map, hashes)
             computed = hashes.astype(np.uint32).view(np.int32)
@@ -488,6 +492,7 @@ class ContainerRange(FileRange):
         step: Bytes of whole containers; 0 while unknown.
         selection: Which schemas are read.
         fields: The columns of the view, and those that can be asked for besides.
+        pool: Memory that walks over ranges leave to those over others.
         resumed: Whether an earlier pass has read up to `start`, when the file held no more.
         doubts: How many doubtful containers are before `start`; see `sawlog.filodb.framing`.
     """
@@ -495,6 +500,7 @@ class ContainerRange(FileRange):
     step: int
     selection: Selection
     fields: tuple[ViewField, ...]
+    pool: Pool = field(default_factory=Pool, repr=False, compare=False)
     resumed: bool = False
     doubts: int = 0
 
@@ -504,9 +510,7 @@ class ContainerRange(FileRange):
             if self.scan.view == "frames":
                 yield from ContainersWalk(self, source, schema, findings).read_batches()
                 return
-            walk = RowsWalk(self, source, schema, findings)
-            yield from walk.read_batches()
-            walk.give_back()
+            yield from RowsWalk(self, source, schema, findings).read_batches()
 
     def walk_containers(self, source: Source) -> ContainersWalk:
         """Return a walk over the containers only: their records are skipped."""

@@ -23,16 +23,17 @@ from sawlog.filodb.kernels.columns import (
     take_8,
 )
 from sawlog.filodb.layout import ContainerDamageKind
-from sawlog.kernels.jit import always_inlined, inlined
+from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.layout import make_load
 from sawlog.kernels.memory import prefetch
-from sawlog.kernels.numbers import _ONE
-from sawlog.kernels.signature import Array, OutBytes, OutInt64s
+from sawlog.kernels.numbers import _ONE, _ZERO
+from sawlog.kernels.signature import Array, Bytes, Int64, OutBytes, OutInt64s, UInt64
 
 _LENGTH = np.uint64(layout.LENGTH_SIZE)
 _WITH_ID = np.uint64(layout.LENGTH_SIZE + layout.SCHEMA_ID_SIZE)
 _ROUND = np.uint64(layout.ALIGNMENT - 1)
 _SIGN = np.uint64(0x80000000)
+_LOW_BYTE = np.uint64(0xFF)
 _BAD_LENGTH = int(ContainerDamageKind.BAD_RECORD_LENGTH)
 _HIDDEN = int(ContainerDamageKind.HIDDEN_CONTAINER)
 _BAD_POINTER = int(ContainerDamageKind.BAD_POINTER)
@@ -320,3 +321,30 @@ def on_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules:
     """Note damage, of a container or of a record."""
     note(out.events, state, state.kind, start, length, state.one, state.two)
     return TAKEN
+
+
+@kernel
+def find_record(data: Bytes, start: UInt64, end: UInt64, complete: Bytes) -> Int64:
+    """Search adjacent records for one whose schema ID is not complete.
+
+    Args:
+        data: Bytes of the file.
+        start: Where the first record begins.
+        end: Where the last one ends, at the end of the bytes or before.
+        complete: Per schema ID: whether it is.
+
+    Returns:
+        Where the record begins; -1 if there is none.
+    """
+    pos = start
+    while pos < end and end - pos > _WITH_ID:
+        size = _LENGTH + _load_length(data, pos)
+        if size > end - pos:
+            break
+        id = _load_id(data, pos)
+        if size < _WITH_ID:  # the record ends inside its ID
+            id &= _LOW_BYTE if size > _LENGTH else _ZERO
+        if complete[id] == 0:
+            return np.int64(pos)
+        pos += (size + _ROUND) & ~_ROUND
+    return np.int64(-1)

@@ -273,6 +273,13 @@ class Schemas(Mapping[str, Schema]):
             }
         return json.dumps(definitions)
 
+    def __eq__(self, value: object) -> bool:
+        """Return whether definitions are equal: of schemas, in their order, and of partition columns."""
+        return self.digest == value.digest if isinstance(value, Schemas) else super().__eq__(value)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
     def __getitem__(self, name: str) -> Schema:
         return self._schemas[name]
 

@@ -281,6 +281,12 @@ class RecordSchema:
         return tuple(offsets[:-1])
 
     @cached_property
+    def _pointer_offsets(self) -> tuple[int, ...]:
+        """Offset of each slot that is a pointer."""
+        offsets = zip(self.columns, self.field_offsets, strict=True)
+        return tuple(offset for column, offset in offsets if column.pointer)
+
+    @cached_property
     def slots_end(self) -> int:
         """Offset after the last slot."""
         return self.field_offsets[-1] + self.columns[-1].slot_size
@@ -407,14 +413,13 @@ class RecordSchema:
         """Return whether a record's payloads fill its variable area in the order of the columns, as builders do."""
         try:
             size = self.num_bytes(record)
-            pos = self.variable_area_start
-            for index, column in enumerate(self.columns):
-                if column.pointer:
-                    if layout.POINTER.of(record, self.field_offsets[index]) != pos:
-                        return False
-                    pos += layout.PAYLOAD_LENGTH_SIZE + len(self.blob(record, index))
-        except (FormatError, SchemaError):
+        except FormatError:
             return False
+        pos = self.variable_area_start
+        for offset in self._pointer_offsets:
+            if pos + layout.PAYLOAD_LENGTH_SIZE > size or layout.POINTER.of(record, offset) != pos:
+                return False
+            _, pos = layout.PAYLOAD.find_ends(record, pos)
         return pos == size
 
     def blob(self, record: Buffer, index: int) -> memoryview:

@@ -25,7 +25,7 @@ from sawlog.arrow import (
 )
 from sawlog.chain.walk import WalkEvent
 from sawlog.errors import SchemaError
-from sawlog.filodb.columns import ViewField, make_extra_fields, make_row_fields
+from sawlog.filodb.columns import ViewColumns, make_columns
 from sawlog.filodb.layout import ContainerDamageKind
 from sawlog.filodb.options import ReadOptions
 from sawlog.filodb.selection import Selection, select
@@ -98,7 +98,7 @@ class ValueDecoder:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the rows."""
-        return pa.schema([row_field.arrow for row_field in make_row_fields(self._selection, self.options)])
+        return self._columns.schema.remove_metadata()
 
     @property
     def result(self) -> pa.DataType:
@@ -249,17 +249,16 @@ class ValueDecoder:
             raise SchemaError('name the schemas of the records, or "all" for all known ones')
         return select(self.options)
 
+    @property
+    def _columns(self) -> ViewColumns:
+        columns: ViewColumns = make_columns(self._selection, self.options)
+        return columns
+
     def _make_fragment(self, size: int) -> ContainerRange:
-        fields: tuple[ViewField, ...] = make_row_fields(self._selection, self.options)
-        named = {field.name for field in fields}
-        all_fields = (
-            *fields,
-            *(extra_field for extra_field in make_extra_fields(self._selection) if extra_field.name not in named),
-        )
         scan = Scan(options=self.options, on_damage="skip")
         projection = Projection.of(self.schema, scan)
-        file = File("value", size)
-        return ContainerRange(scan, projection, "value", size, file, 0, size, 0, self._selection, all_fields)
+        file, fields = File("value", size), self._columns.fields
+        return ContainerRange(scan, projection, "value", size, file, 0, size, 0, self._selection, fields)
 
 
 def _describe_value(number: int) -> str:
