@@ -6,6 +6,7 @@ import base64
 import contextlib
 import datetime as dt
 import json
+import os
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -213,6 +214,29 @@ def test_schema_names_types_and_defaults(tmp_path: Path) -> None:
         open_as_it_lies(tmp_path / "insert_log", schema="{")
     with pytest.raises(OptionError, match="data type"):
         open_as_it_lies(tmp_path / "insert_log", schema={"fields": [{"name": "a", "type": 99}]})
+
+
+def test_the_fields_of_long_files_are_found_without_reading_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, dim = 4000, 256
+    values = pa.array(np.random.default_rng(1).standard_normal(rows * dim, dtype="f4"))
+    table = pa.table({"pk": range(rows), "vector": pa.FixedSizeListArray.from_arrays(values, dim)})
+    write_collection(tmp_path, table)
+    assert max(path.stat().st_size for path in tmp_path.rglob("*")) > 3 << 20
+    sizes = []
+    preadv = os.preadv
+
+    def note(*args: Any) -> int:
+        sizes.append(preadv(*args))
+        return sizes[-1]
+
+    monkeypatch.setattr(os, "preadv", note)
+    opened = sawlog.open(tmp_path)
+    assert opened.schema.types == [pa.int64(), pa.list_(pa.float32(), dim)]
+    assert sum(sizes) < 512 << 10
+    assert opened.to_table().num_rows == rows
+    assert sum(sizes) > 3 << 20
 
 
 def test_a_field_added_later_is_aligned_at_the_end(tmp_path: Path) -> None:

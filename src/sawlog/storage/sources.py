@@ -302,10 +302,10 @@ class SourceFile(io.RawIOBase):
         self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}[whence]
         return self._position
 
-    def read(self, size: int = -1) -> bytes:
-        """Return the `size` bytes, or all that are left."""
+    def read(self, size: int = -1) -> Bytes:
+        """Return the `size` bytes, or all that are left, as a window of the source."""
         remaining = max(0, self._source.size - self._position)
-        data = bytes(self._source.read_window(self._position, remaining if size < 0 else min(size, remaining)))
+        data = self._source.read_window(self._position, remaining if size < 0 else min(size, remaining))
         self._position += len(data)
         return data
 

@@ -323,9 +323,9 @@ class Payload:
         return dictionary
 
     def _open(self, span: tuple[int, int] | None, planning: bool) -> Any:
-        extent, remote = self._extent, is_remote(self.path)
-        is_long = extent.length > (WHOLE_BYTES if planning and remote else SMALL_FILE_BYTES)
-        if is_long and (span is not None or remote):
+        extent = self._extent
+        is_long = extent.length > (WHOLE_BYTES if planning else SMALL_FILE_BYTES)
+        if is_long and (span is not None or planning or is_remote(self.path)):
             return pa.PythonFile(SourceFile(SourceRange(self.source, extent.offset, extent.length)), mode="r")
         return pa.BufferReader(pa.py_buffer(self.source.read_window(extent.offset, extent.length)))
 
