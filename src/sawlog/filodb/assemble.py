@@ -146,7 +146,7 @@ class ColumnBuilder:
             text = pa.types.is_string(field.arrow.type.key_type)
             memo = self._memos.get(field.name) or self._memos.setdefault(field.name, maps.make_memo())
             maps.judge_maps(payloads, len(self._predefined_keys.ends) - 1, text, memo, bad)
-        if bad.kinds.any():
+        if np.count_nonzero(bad.kinds):
             marks.add(field.name, bad)
 
     def view_payloads(self, name: str, count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
@@ -249,7 +249,7 @@ class ColumnBuilder:
             return pa.Array.from_buffers(field.arrow.type, rows.count, [validity, values])
         bad = gather.PayloadErrors(np.zeros(rows.count, np.uint8), np.empty(rows.count, np.int64))
         array = self._make_payload_array(field, rows, validity, bad, marks)
-        if bad.kinds.any():
+        if np.count_nonzero(bad.kinds):
             marks.add(field.name, bad)
         return array
 

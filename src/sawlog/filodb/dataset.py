@@ -139,8 +139,7 @@ class ContainerContents(Contents):
         """Return the records that show the schemas of a file, but for IDs of which files before have shown enough."""
         storage, schemas = self.scan.storage, self.scan.options.known_schemas
         question = f"schemas {schemas.digest}"
-        known_heads = find_answer(storage, file, question)
-        if known_heads is not None:
+        if (known_heads := find_answer(storage, file, question)) is not None:
             return split(known_heads, schemas)
         if storage.index is not None or is_remote(file.path):  # an index has those of each file by itself
             complete = None
@@ -150,8 +149,7 @@ class ContainerContents(Contents):
 
     @cached_property
     def _columns(self) -> ViewColumns:
-        columns: ViewColumns = make_columns(self.selection, self.scan.options, self.scan.view)
-        return columns
+        return make_columns(self.selection, self.scan.options, self.scan.view)
 
     @cached_property
     def _pool(self) -> Pool:

@@ -371,7 +371,7 @@ class RowsWalk(RecordsWalk):
         self._conditions: list[Condition] = []
         all_fields = self._fragment.fields
         names = set(self._schema.names)
-        if not self._hidden and names:
+        if self._fragment.projection.query.parts and not self._hidden and names:
             maps = {field.name for field in all_fields if field.kind == "map" and field.name in names}
             self._conditions = [
                 condition

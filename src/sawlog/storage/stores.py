@@ -109,10 +109,10 @@ class LocalStore(FileStore):
     def find(self, path: str, directories: Directories) -> Iterator[tuple[str, Iterable[File]]]:
         if (size := self._inputs.take(path)) is not None:
             yield "", [File(path, size)]
-        elif os.path.isdir(path):
+        elif (status := _find_status(path)) is not None and stat.S_ISDIR(status.st_mode):
             yield path, list_committed_files(directories, path, lambda: self._list_unchanged(path))
-        elif os.path.exists(path):
-            yield os.path.dirname(path), [self._make_file(path, os.stat(path), explicit=True)]
+        elif status is not None:
+            yield os.path.dirname(path), [self._make_file(path, status, explicit=True)]
         else:
             matches = [match for match in glob.glob(path, recursive=True) if os.path.exists(match)]
             matches = [match for match in matches if not os.path.basename(match).startswith(HIDDEN)]
@@ -151,11 +151,8 @@ class LocalStore(FileStore):
     def find_size(self, path: str) -> int | None:
         if path in self._inodes:
             return self._inodes[path] % (1 << _BITS)
-        try:
-            status = os.stat(path)
-        except (OSError, ValueError):  # where nobody may look, and what no file can be called, is none
-            return None
-        return status.st_size if stat.S_ISREG(status.st_mode) else None
+        status = _find_status(path)
+        return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
 
     def open(self, path: str, file: File | None, end: int | None) -> Source:
         del file
@@ -523,6 +520,14 @@ class Stores:
         self.unlisted = set()
         for store in (self.local, self.remote, self.objects):
             store.forget()
+
+
+def _find_status(path: str) -> os.stat_result | None:
+    """Return the status of a local path; `None` where nobody may look, and of what no file can be called."""
+    try:
+        return os.stat(path)
+    except (OSError, ValueError):
+        return None
 
 
 def _identify_directory(path: str) -> int:

@@ -251,8 +251,7 @@ class ValueDecoder:
 
     @property
     def _columns(self) -> ViewColumns:
-        columns: ViewColumns = make_columns(self._selection, self.options)
-        return columns
+        return make_columns(self._selection, self.options)
 
     def _make_fragment(self, size: int) -> ContainerRange:
         scan = Scan(options=self.options, on_damage="skip")
