@@ -255,8 +255,6 @@ class Flight:
 
     def read(self, remote: StoreObject, start: int, end: int) -> bytes:
         """Return a range, of which nothing is fetched that is on its way already."""
-        if start < end and remote.state.size <= WHOLE_BYTES and (head := self.fetch_head(remote, end, at_once=True)):
-            return bytes(self.take_bytes(remote, head)[start:end])
         first, parts = start, []
         while start < end:
             with self._lock:

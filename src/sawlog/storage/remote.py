@@ -304,7 +304,7 @@ class ObjectState:
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> ObjectState:
         """From fsspec's description."""
-        tags = {key.lower(): _normalize_tag(str(tag)) for key in _TAG_KEYS if (tag := info.get(key))}
+        tags = {key.lower(): _normalize_tag(str(info[key])) for key in _TAG_KEYS if info.get(key)}
         return cls(int(info["size"]), tags, find_modified_time(info))
 
     def recall_earlier(self, size: int, version: str, time: float | None) -> ObjectState:

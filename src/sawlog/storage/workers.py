@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
-from bisect import insort
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, field
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 PIECE_BYTES = 16 << 20
@@ -77,11 +75,11 @@ def map_ordered(
 
 def wrap_single_step(work: Callable[[Item], Result]) -> Callable[[Item], Iterator[Result]]:
     """Return a function for `map_ordered` from one with a single result per item, which runs when that is taken."""
-    return partial(_make_single_step, work)
 
+    def iterate_steps(item: Item) -> Iterator[Result]:
+        yield work(item)
 
-def _make_single_step(work: Callable[[Item], Result], item: Item) -> Iterator[Result]:
-    yield work(item)
+    return iterate_steps
 
 
 def map_all(items: Iterable[Item], work: Callable[[Item], Result], threads: int) -> list[Result]:
@@ -108,7 +106,7 @@ def _take_next_item(crew: WorkerPool, waiting: Iterator[Any], work: Callable[[An
         crew.add(_Job(None, iter(()), deque([(_Failure(error), 0)]), has_ended=True))
         return False
     if item is not _END:
-        crew.add(_Job(item, work(item), deque(), is_single=getattr(work, "func", None) is _make_single_step))
+        crew.add(_Job(item, work(item), deque()))
     return item is not _END
 
 
@@ -126,9 +124,8 @@ class _Job:
     item: Any
     steps: Iterator[Any]
     ready: deque[tuple[Any, int]]
-    is_single: bool = False
+    is_running: bool = False
     has_ended: bool = False
-    number: int = field(default_factory=itertools.count().__next__)
 
 
 class WorkerPool:
@@ -146,15 +143,12 @@ class WorkerPool:
         self._changed = threading.Condition()
         self._stopped = False
         self._in_flight = 0  # results that are being made or wait to be taken
-        self._free_jobs: list[_Job] = []  # that nobody has in hand, in order
         self.jobs: deque[_Job] = deque()
 
     def add(self, job: _Job) -> None:
         """Take on a job, after the others."""
         with self._changed:
             self.jobs.append(job)
-            if not job.has_ended:
-                self._free_jobs.append(job)
             self._wake_threads()
 
     def take_result(self) -> Any:
@@ -188,7 +182,7 @@ class WorkerPool:
         """Begin nothing more; what runs ends with its step."""
         with self._changed:
             self._stopped = True
-            idle, self._free_jobs = self._free_jobs, []
+            idle = [job for job in self.jobs if not job.is_running]
         for job in idle:
             _close(job)
 
@@ -202,17 +196,25 @@ class WorkerPool:
         """Return the first job that a thread may make a result of; it is the caller's then.
 
         Args:
-            is_consumer: Whether the consumer asks, who can take nothing but the first job's; others leave it for last.
+            is_consumer: Whether the consumer asks. Others leave the first job, which the consumer has, for last.
         """
         if self._stopped or not self.jobs:
             return None
-        is_first_free = bool(self._free_jobs) and self._free_jobs[0] is self.jobs[0]
-        has_next = len(self._free_jobs) > is_first_free and self._has_room(self._limit - 1)
-        takes_first = is_first_free and (is_consumer or (not has_next and self._has_room(self._limit)))
-        if not (takes_first or has_next):
-            return None
+        jobs = iter(self.jobs)
+        first = next(jobs)
+        is_first_free = not (first.is_running or first.has_ended)
+        if is_consumer and is_first_free:  # there are no results of it: nothing is taken before there are
+            return self._start(first)
+        if self._has_room(self._limit - 1):
+            for job in jobs:
+                if not (job.is_running or job.has_ended):
+                    return self._start(job)
+        return self._start(first) if is_first_free and self._has_room(self._limit) else None
+
+    def _start(self, job: _Job) -> _Job:
+        job.is_running = True
         self._in_flight += 1
-        return self._free_jobs.pop(int(is_first_free and not takes_first))
+        return job
 
     def _has_room(self, limit: int) -> bool:
         """Return whether one more result may be made.
@@ -236,27 +238,24 @@ class WorkerPool:
             result = _END if self._stopped else next(job.steps, _END)
         except Exception as error:  # noqa: BLE001, the consumer raises it
             result = _Failure(error)
-        is_none = result is _END or isinstance(result, _Failure)
-        size = 0 if is_none or self._measure is None else self._measure(result)
+        is_last = result is _END or isinstance(result, _Failure)
+        size = 0 if is_last or self._measure is None else self._measure(result)
         with self._changed:
-            self._in_flight -= is_none
+            self._in_flight -= is_last
             self._spare_bytes -= size
-            job.has_ended = job.has_ended or is_none or job.is_single
+            job.has_ended = job.has_ended or is_last
             if result is not _END:
                 job.ready.append((result, size))
             del result
             stopped = self._stopped
-            is_first = job is self.jobs[0]
-            goes_on = going_on and not (job.has_ended or stopped) and self._has_room(self._limit - 1 + is_first)
-            self._in_flight += goes_on
-            if not (goes_on or job.has_ended or stopped):
-                insort(self._free_jobs, job, key=lambda free_job: free_job.number)
+            limit = self._limit - (job is not self.jobs[0])
+            job.is_running = going_on and not (is_last or stopped) and self._has_room(limit)
+            self._in_flight += job.is_running
             self._wake_threads()
-            if is_first:
-                self._changed.notify_all()  # the consumer waits for nothing else
+            self._changed.notify_all()
         if stopped:
             _close(job)
-        return goes_on
+        return job.is_running
 
 
 class ReadOnce(Generic[Result]):
