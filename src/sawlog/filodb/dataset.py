@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sawlog.filodb import layout
 from sawlog.filodb.columns import CONTAINERS_SCHEMA, ViewColumns, make_columns
@@ -135,7 +136,7 @@ class ContainerContents(Contents):
         work = partial(self._read_heads, np.zeros(layout.MAX_SCHEMA_ID + 1, np.uint8))
         return select(self.scan.options, map_files(work, [file for file in self.files if file.size]))
 
-    def _read_heads(self, complete: Any, file: File) -> list[HeadRecord]:
+    def _read_heads(self, complete: NDArray[np.uint8] | None, file: File) -> list[HeadRecord]:
         """Return the records that show the schemas of a file, but for IDs of which files before have shown enough."""
         storage, schemas = self.scan.storage, self.scan.options.known_schemas
         question = f"schemas {schemas.digest}"

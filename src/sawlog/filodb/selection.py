@@ -148,7 +148,7 @@ class Selection:
         """The tables for all records."""
         layouts = self.layouts
         records: list[RecordSchema | None] = [record_layout.record for record_layout in layouts]
-        schema_index = np.full(1 << 16, len(layouts) if self.raw else s.UNKNOWN, np.int16)
+        schema_index = np.full(layout.MAX_SCHEMA_ID + 1, len(layouts) if self.raw else s.UNKNOWN, np.int16)
         schema_index[list(self.known_ids)] = s.NOT_WANTED if self.is_explicit else s.UNEXPECTED
         for number, record_layout in enumerate(layouts):
             schema_index[record_layout.schema_id or 0] = number

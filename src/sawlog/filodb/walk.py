@@ -446,7 +446,7 @@ class ContainersWalk(Walk):
     def __init__(
         self, fragment: ContainerRange, source: Source, schema: pa.Schema, findings: Findings, *, records: bool = True
     ) -> None:
-        tables = Tables([None], np.zeros(1 << 16, np.int16), plain=fragment.selection.plain)
+        tables = Tables([None], np.zeros(layout.MAX_SCHEMA_ID + 1, np.int16), plain=fragment.selection.plain)
         super().__init__(fragment, source, schema, findings, tables)
         self.starts = Column(np.int64, self.capacity).values
         self.containers = np.zeros(len(self.starts), k.CONTAINER)

@@ -28,8 +28,7 @@ def is_hidden_directory(directory: str) -> bool:
 
 def sort_files(files: Iterable[Any]) -> list[Any]:
     """Return files in the natural order of their paths."""
-    files = list(files)
-    return sorted(files, key=lambda file: make_natural_key(file.path)) if len(files) > 1 else files
+    return sorted(files, key=lambda file: make_natural_key(file.path))
 
 
 def make_natural_key(path: str) -> str:

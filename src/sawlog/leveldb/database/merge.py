@@ -22,7 +22,6 @@ from sawlog.arrow import (
     make_array,
     make_batch,
     make_batch_from_rows,
-    make_constant,
     make_fixed_array,
     make_scalar,
     pack_bits,
@@ -494,8 +493,8 @@ class MergedEntries:
             if field.name == OPERATION:
                 arrays.append(convert_codes(view_values(gathered.column(OPERATION), np.uint8), OPERATION_NAMES))
             elif field.name == LIVE:
-                packed = None if live is None else pa.Array.from_buffers(pa.bool_(), rows, [None, pack_bits(live)])
-                arrays.append(make_constant(True, pa.bool_(), rows) if packed is None else packed)
+                bits = pack_bits(np.ones(rows, np.bool_) if live is None else live)
+                arrays.append(pa.Array.from_buffers(pa.bool_(), rows, [None, bits]))
             elif field.name == TRANSACTION:
                 arrays.append(self._make_transactions(list_numbers()))
             elif field.name in of_run:
