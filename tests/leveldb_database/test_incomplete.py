@@ -15,10 +15,13 @@ from rocksdict import BlockBasedOptions, Options, Rdict, SstFileWriter
 import sawlog
 from sawlog.errors import DamageError, IncompleteError
 from sawlog.format.contract import Fragment
-from sawlog.format.damage import FileReport, Findings, Report
+from sawlog.format.damage import DamageWarning, FileReport, Findings, Report
 from sawlog.leveldb.records.layout import Tag
+from sawlog.testing.counting import count_work
+from sawlog.testing.laws import check
+from sawlog.testing.reading import check_fragments
 from tests.bytes import encode_varint
-from tests.leveldb_database.support import read_pebble_answers
+from tests.leveldb_database.support import family_files, read_pebble_answers, sample
 from tests.leveldb_log.fragments import write
 from tests.leveldb_log.support import length_prefixed
 
@@ -514,6 +517,53 @@ def test_a_table_of_which_the_manifest_says_something_else(name: str, subject: s
     if "number" in subject and "key" not in subject:
         (damage,) = [damage for file in report.files for damage in file.damages if damage.kind == "mismatched_file"]
         assert "the MANIFEST says that its entries have sequence numbers from " in damage.detail
+
+
+@pytest.mark.parametrize("is_cut", [True, False], ids=["cut MANIFEST", "no MANIFEST"])
+@pytest.mark.parametrize("part", [b"column.family", b"rocksdb.properties", b""], ids=["properties", "metaindex", "end"])
+@pytest.mark.parametrize("index", [0, 1], ids=["default", "others"])
+def test_every_family_reports_a_table_that_cannot_say_whose_it_is(index: int, part: bytes, is_cut: bool) -> None:
+    """Only its properties say it where no MANIFEST does; the default family has the entries that can be read."""
+    files = family_files()
+    manifest = next(name for name in files if name.startswith("MANIFEST"))
+    name = sorted(name for name in files if name.endswith(".sst"))[index]
+    families = ["default", "others"]
+    if is_cut:
+        files = {**files, manifest: files[manifest][:-100] + bytes(100)}
+    else:
+        families = families[: 1 + (index == 0)]  # no other file names the second one
+        files = {path: data for path, data in files.items() if path != manifest}
+    table = bytearray(files[name])
+    if part:
+        table[table.rindex(part) + len(part) - 1] ^= 1
+    files = {**files, name: bytes(table if part else table[:-100])}
+    rows = {"default": [(0, 3), (3, 4)][index][part == b"column.family"], "others": (3, 0)[index]}
+    for family in families:
+        subject = sample("families", family_files(), "rows", options={"table": family}, advisory=["bad_blob_part"])
+        outcome = check(subject, files, laws=(check_fragments,))
+        assert name in {file for file, _, _, _ in outcome.damages}
+        assert len(outcome.rows) == rows[family]
+
+
+def test_families_without_a_manifest_read_each_table_as_often_as_one_does(tmp_path: Path) -> None:
+    byte_counts = []
+    for count in (3, 12):
+        path = tmp_path / str(count)
+        database = Rdict(str(path), Options(raw_mode=True))
+        for index in range(count):
+            family = database.create_column_family(f"family{index}", Options(raw_mode=True))
+            family[b"key"] = bytes(1000)
+            family.flush()
+            family.close()
+        database.close()
+        next(path.glob("MANIFEST-*")).unlink()
+        for log in path.glob("*.log"):
+            log.unlink()
+        dataset, work = count_work(sawlog.open(path, table="family0", on_damage="skip"))
+        with pytest.warns(DamageWarning, match="missing_file"):
+            assert len(dataset.to_table()) == 1
+        byte_counts.append(work.bytes)
+    assert byte_counts[1] < 5 * byte_counts[0]
 
 
 def list_mismatches(findings: Iterable[Findings | FileReport]) -> list[tuple[str, int, str]]:

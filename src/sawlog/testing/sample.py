@@ -104,8 +104,8 @@ class Sample:
 
     @property
     def content(self) -> dict[str, bytes]:
-        """The files by path."""
-        return {self.file_name: self.files} if isinstance(self.files, bytes) else dict(self.files)
+        """The files by path, in the order of these: what is drawn of them is the same wherever an engine made them."""
+        return {self.file_name: self.files} if isinstance(self.files, bytes) else dict(sorted(self.files.items()))
 
     @property
     def opened(self) -> str:

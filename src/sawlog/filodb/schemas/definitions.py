@@ -417,9 +417,12 @@ _COUNTER_HIST = "h:hist:counter=true"
 _DELTA_HIST = "h:hist:{counter=false,delta=true}"
 _EXP_HIST = "h:hist:{counter=false,delta=true,exp=true}"
 _MIN_MAX_DELTA = f"min:double{_DELTA} max:double{_DELTA}"
+_SUM_COUNT = f"sum:double{_D1} count:double{_D1}"
+_SUM_LAST = f"sumLast:double{_DELTA}"
 _SUM_COUNT_DELTA = f"sum:double{_DELTA} count:double{_DELTA}"
 _PREAGG_DELTA = f"{_SUM_COUNT_DELTA} tscount:double{_DELTA}"
 _PREAGG_GAUGE = f"count:double{_D0} min:double{_D0} sum:double{_D0} max:double{_D0}"
+_PREAGG_LAST = f"countl:double{_D0} minl:double{_D0} suml:double{_D0} maxl:double{_D0}"
 
 # Name: data columns after `timestamp:ts`, value column, downsample schema ("=" for itself).
 _BUILT_IN = {
@@ -427,35 +430,19 @@ _BUILT_IN = {
     "untyped": ("number:double", "number", None),
     "prom-counter": (f"count:double{_D1}", "count", "="),
     "delta-counter": (f"count:double{_DELTA}", "count", "="),
-    "prom-histogram": (f"sum:double{_D1} count:double{_D1} {_COUNTER_HIST}", "h", "="),
+    "prom-histogram": (f"{_SUM_COUNT} {_COUNTER_HIST}", "h", "="),
     "delta-histogram": (f"{_SUM_COUNT_DELTA} {_DELTA_HIST}", "h", "="),
-    "otel-cumulative-histogram": (
-        f"sum:double{_D1} count:double{_D1} {_COUNTER_HIST} min:double{_D1} max:double{_D1}",
-        "h",
-        "=",
-    ),
+    "otel-cumulative-histogram": (f"{_SUM_COUNT} {_COUNTER_HIST} min:double{_D1} max:double{_D1}", "h", "="),
     "otel-delta-histogram": (f"{_SUM_COUNT_DELTA} {_DELTA_HIST} {_MIN_MAX_DELTA}", "h", "="),
-    "delta-histogram-v2": (f"{_SUM_COUNT_DELTA} {_DELTA_HIST} {_MIN_MAX_DELTA} sumLast:double{_DELTA}", "h", "="),
+    "delta-histogram-v2": (f"{_SUM_COUNT_DELTA} {_DELTA_HIST} {_MIN_MAX_DELTA} {_SUM_LAST}", "h", "="),
     "otel-exp-delta-histogram": (f"{_SUM_COUNT_DELTA} {_EXP_HIST} {_MIN_MAX_DELTA}", "h", "="),
     "preagg-gauge": (_PREAGG_GAUGE, "sum", "="),
-    "preagg-gauge-v2": (
-        f"{_PREAGG_GAUGE} countl:double{_D0} minl:double{_D0} suml:double{_D0} maxl:double{_D0}",
-        "sum",
-        "=",
-    ),
-    "preagg-delta-counter": (
-        f"count:double{_DELTA} min:double{_D0} sum:double{_DELTA} max:double{_D0}",
-        "sum",
-        "=",
-    ),
+    "preagg-gauge-v2": (f"{_PREAGG_GAUGE} {_PREAGG_LAST}", "sum", "="),
+    "preagg-delta-counter": (f"count:double{_DELTA} min:double{_D0} sum:double{_DELTA} max:double{_D0}", "sum", "="),
     "preagg-delta-histogram": (f"{_PREAGG_DELTA} {_DELTA_HIST}", "h", "="),
     "preagg-otel-delta-histogram": (f"{_PREAGG_DELTA} {_DELTA_HIST} {_MIN_MAX_DELTA}", "h", "="),
     "preagg-otel-exp-delta-histogram": (f"{_PREAGG_DELTA} {_EXP_HIST} {_MIN_MAX_DELTA}", "h", "="),
-    "preagg-delta-histogram-v2": (
-        f"{_PREAGG_DELTA} {_DELTA_HIST} {_MIN_MAX_DELTA} sumLast:double{_DELTA}",
-        "h",
-        "=",
-    ),
+    "preagg-delta-histogram-v2": (f"{_PREAGG_DELTA} {_DELTA_HIST} {_MIN_MAX_DELTA} {_SUM_LAST}", "h", "="),
     "ds-gauge": ("min:double max:double sum:double count:double avg:double", "avg", None),
 }
 BUILT_IN = tuple(_BUILT_IN)

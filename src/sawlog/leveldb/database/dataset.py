@@ -460,11 +460,10 @@ class DatabaseContents(Contents):
         is_table = TABLE_NAME.match(file.name) is not None
         if manifest is None or not is_table or not manifest.is_later(parse_number(file)):
             return Skipped(file.path, "the MANIFEST does not name it any more", file.size)
-        if self._may_hold_rows(file):
-            reason = "it was written after the MANIFEST's last edit, and may hold rows that are in no other file"
-            return Skipped(file.path, reason, file.size, missed=True)
-        reason = "it was written after the MANIFEST's last edit, and holds nothing that is not in others"
-        return Skipped(file.path, reason, file.size)
+        missed = self._may_hold_rows(file)
+        content = "may hold rows that are in no other file" if missed else "holds nothing that is not in others"
+        reason = f"it was written after the MANIFEST's last edit, and {content}"
+        return Skipped(file.path, reason, file.size, missed=missed)
 
     def _may_hold_rows(self, file: File) -> bool:
         """Return whether a table that nothing names has operations later than those of the files that are read.
@@ -479,9 +478,8 @@ class DatabaseContents(Contents):
         is_own = table is not None and table.footer.dialect == "rocksdb" and COMPARATOR in table.properties
         is_compacted = is_own and table is not None and EXTERNAL_VERSION not in table.properties
         last = find_last_sequence(read_entries(file, options, storage, [SEQUENCE]), is_compacted=is_compacted)
-        return last < 0 or last > max(
-            self._last_of_logs, (manifest.last_sequence if manifest is not None else None) or 0
-        )
+        last_named = (manifest.last_sequence if manifest is not None else None) or 0
+        return last < 0 or last > max(self._last_of_logs, last_named)
 
     @cached_property
     def _last_of_logs(self) -> int:

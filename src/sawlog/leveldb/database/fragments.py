@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import posixpath
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -56,6 +57,7 @@ from sawlog.leveldb.database.version import (
     LoggedTransactions,
     make_live_table,
     parse_number,
+    read_entries,
 )
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.history import Replay
@@ -488,6 +490,9 @@ class KeyRange(Fragment):
         if self._is_first:
             for fault in self.version.faults:
                 findings.add_damage(fault)
+            ledger = _ForwardingFindings(findings, owned=True)
+            for file in self.version.nameless:
+                deque(read_entries(file, self.scan.options.of_tables, self.scan.storage, [KEY], ledger), maxlen=0)
         is_history = self.scan.view == "all"
         orphan = isinstance(self, Orphan)
         ledgers: dict[File, Findings] = {}
@@ -749,7 +754,9 @@ class Orphan(KeyRange):
         options = version.make_entry_options(request.scan.options)
         named = (make_live_table(file, None, request.scan.storage, options),) if table else ()
         logs = () if table else (file,)
-        version_of_file = replace(version, tables=named, logs=logs, faults=(), blobs={}, transactions=None, prior=())
+        version_of_file = replace(
+            version, tables=named, logs=logs, faults=(), blobs={}, transactions=None, prior=(), nameless=()
+        )
         return cls(*request, file.path, file.size, version_of_file, named, b"", None)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:

@@ -207,6 +207,7 @@ class DatabaseVersion:
         elsewhere: Files of the database that are not in its directory.
         transactions: Those in the logs; `None` where they are of no concern.
         prior: Older logs, of which only transactions count that are not committed there.
+        nameless: Tables that may be of this column family and do not say it; the default one has their entries.
     """
 
     path: str
@@ -225,6 +226,7 @@ class DatabaseVersion:
     transactions: LogTransactions | None = None
     prior: tuple[File, ...] = ()
     stripped: bool = False
+    nameless: tuple[File, ...] = ()
 
     @property
     def pending(self) -> PendingOperations:
@@ -306,8 +308,11 @@ def read_versions(
         repeatable = find_repeatable_logs(manifest, stored, metadata.dialect, storage)
     if repeatable and transactions.logged is not None:
         repeatable = frozenset()
+    named = manifest.tables
+    late = [file for number, file in stored.tables.items() if number not in named and manifest.is_later(number)]
+    owners = _read_owners(late if cut else (), storage)
     return {
-        name: _make_version(metadata, manifest, family, stored, cut, transactions, repeatable, storage, options)
+        name: _make_version(metadata, manifest, family, stored, cut, owners, transactions, repeatable, storage, options)
         for family, name in families
     }
 
@@ -318,6 +323,7 @@ def _make_version(
     family: int,
     stored: StoredPlace,
     cut: tuple[Damage, ...],
+    owners: Mapping[File, tuple[int, str]],
     transactions: LogTransactions,
     repeatable: frozenset[int],
     storage: Storage,
@@ -360,13 +366,11 @@ def _make_version(
                 }
             elif number not in alive:
                 faults.append(_make_missing_damage(directory, number, stored))
-    if cut:
-        later = [file for number, file in unnamed.items() if manifest.is_later(number)]
-        for file in _of_family(later, family, storage):
-            tables.append(make_live_table(file, None, storage, read))
-        if metadata.dialect != "pebble":  # its tables lead to blob files by numbers that only edits have
-            later_blobs = {number: file for number, file in stored.blobs.items() if manifest.is_later(number)}
-            blobs |= {number: LiveBlobs(file, "rocksdb") for number, file in later_blobs.items() if number not in blobs}
+    later = [file for file in unnamed.values() if owners.get(file, ())[:1] == (family,)]
+    tables += (make_live_table(file, None, storage, read) for file in later)
+    if cut and metadata.dialect != "pebble":  # its tables lead to blob files by numbers that only edits have
+        later_blobs = {number: file for number, file in stored.blobs.items() if manifest.is_later(number)}
+        blobs |= {number: LiveBlobs(file, "rocksdb") for number, file in later_blobs.items() if number not in blobs}
     for file in (*(table.file for table in tables), *(blob.file for blob in blobs.values()), *prior):
         dead.pop(file.path, None)
     evidence = f"{manifest.file.name}, and tables that were written after its last edit" if cut else ""
@@ -388,6 +392,7 @@ def _make_version(
         transactions=transactions,
         prior=prior,
         stripped=family in manifest.stripped,
+        nameless=_list_nameless(owners, family),
     )
 
 
@@ -423,8 +428,8 @@ def _recover_versions(
 ) -> dict[str, DatabaseVersion]:
     """Return all tables and logs: what no MANIFEST says, their sequence numbers do."""
     table_files = [file for _, file in sorted(stored.tables.items())]
-    family_names = (_find_family(file, storage) for file in table_files)
-    families = {0: DEFAULT_FAMILY} | {number: name for number, name in family_names if name}
+    owners = _read_owners(table_files, storage)
+    families = {0: DEFAULT_FAMILY} | {number: name for number, name in owners.values() if name}
     for manifest in metadata.read:
         families |= manifest.version.families
     logs = tuple(file for number in sorted(stored.logs) for file in stored.list_parts(number))
@@ -434,7 +439,7 @@ def _recover_versions(
     ingested_tables = {number: (sequence, led) for number, sequence, led in ingested}
     versions = {}
     for family, name in sorted(families.items()):
-        family_tables = _of_family(table_files, family, storage)
+        family_tables = [file for file, (number, _) in owners.items() if number == family]
         comparator = next(
             (manifest.comparators[family] for manifest in metadata.read if manifest.comparators.get(family)), ""
         )
@@ -463,6 +468,7 @@ def _recover_versions(
             stripped=is_stamped is True
             or any(family in manifest.stripped for manifest in metadata.read)
             or any(_read_properties(file, storage).get(STAMPS_KEPT) == b"\0" for file in family_tables),
+            nameless=_list_nameless(owners, family),
         )
     return versions
 
@@ -478,17 +484,20 @@ def parse_number(file: File) -> int:
     return int(file.name[: len(file.name) - len(file.name.lstrip("0123456789"))] or 0)
 
 
-def _of_family(tables: Iterable[File], family: int, storage: Storage) -> list[File]:
-    """Return the tables that belong to a column family, or do not say to which."""
-    return [file for file in tables if _find_family(file, storage)[0] == family]
+def _list_nameless(owners: Mapping[File, tuple[int, str]], family: int) -> tuple[File, ...]:
+    """Return the tables that do not say to which column family they belong; none for that which has their entries."""
+    return tuple(file for file, (_, name) in owners.items() if family and not name)
 
 
-def _find_family(file: File, storage: Storage) -> tuple[int, str]:
-    """Return the number and name of the column family that a table says; where it says none, 0 and no name."""
-    properties = _read_properties(file, storage)
-    number = list(decode_varints(properties.get(COLUMN_FAMILY_NUMBER, b"")))[:1]
-    name = properties.get(COLUMN_FAMILY, b"").decode("utf-8", "backslashreplace")
-    return (number[0], name) if number and name else (0, "")
+def _read_owners(tables: Iterable[File], storage: Storage) -> dict[File, tuple[int, str]]:
+    """Return the number and name of the column family that each table says; 0 and no name where it says none."""
+    owners = {}
+    for file in tables:
+        properties = _read_properties(file, storage)
+        number = list(decode_varints(properties.get(COLUMN_FAMILY_NUMBER, b"")))[:1]
+        name = properties.get(COLUMN_FAMILY, b"").decode("utf-8", "backslashreplace")
+        owners[file] = (number[0], name) if number and name else (0, "")
+    return owners
 
 
 def _read_properties(file: File, storage: Storage) -> Mapping[bytes, bytes]:
