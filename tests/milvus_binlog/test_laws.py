@@ -478,3 +478,15 @@ def test_damaged_deletes_are_told_also_by_a_batch_that_cannot_be_read() -> None:
     files[column], files[deletes] = files[column][:155], files[deletes][:-40]
     damaged = {Path(report.path).name for report in check(sample, files).reports if report.damaged}
     assert damaged == {"2_0.parquet", "9001"}
+
+
+@pytest.mark.parametrize("view", ["rows", "history", "deletes"])
+def test_deletes_of_keys_whose_type_is_lost_are_not_damaged(view: str) -> None:
+    """Metadata and the only file of the primary key are damaged: no row has a key, and deletes say what they said."""
+    files = dict(paged_collection().content)
+    files["root/meta/full_meta.json"] = b"{"
+    files["root/binlogs/insert_log/1/2/100/100/103"] = files["root/binlogs/insert_log/1/2/100/100/103"][:-1]
+    outcome = check(replace(paged_collection(), view=view, repaired="no"), files)
+    assert outcome.refused is None
+    assert not any("delta_log" in damage.file for damage in outcome.damages)
+    assert len(outcome.rows) == (3 if view == "deletes" else 0)

@@ -145,6 +145,11 @@ class Field:
         """Whether its type says all that a payload needs."""
         return self.storage is not None or self.type is DataType.ArrayOfVector
 
+    @property
+    def key_type(self) -> pa.DataType | None:
+        """Arrow type of the keys that it has as the primary key; `None` where no file of it can be read."""
+        return None if self.type is DataType.None_ else self.choose_arrow_type()
+
     def to_arrow(self) -> pa.Field:
         """Return the field in Arrow, with metadata by which it can be written again."""
         metadata = {TYPE_KEY: self.type.name.encode(), ID_KEY: str(self.id).encode()}

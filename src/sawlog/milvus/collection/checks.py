@@ -65,10 +65,7 @@ def describe_metadata_gap(metadata: Metadata | None, roots: Collection_[str], st
 
 
 def find_left_out(
-    collections: Mapping[int, Collection],
-    metas: Mapping[int, CollectionMeta],
-    table: str | None,
-    until: int | None,
+    collections: Mapping[int, Collection], metas: Mapping[int, CollectionMeta], table: str | None, until: int | None
 ) -> Iterator[Skipped]:
     """Yield what metadata says is gone, dropped collections and segments; and logs that it does not name.
 

@@ -269,8 +269,8 @@ class CollectionContents(Contents):
 
     @property
     def _key_type(self) -> pa.DataType | None:
-        """Type of the keys; `None` where it is unknown which field they are."""
-        return self.primary.choose_arrow_type() if self.primary is not None else None
+        """Type of the keys; `None` where it is unknown, or which field they are."""
+        return self.primary.key_type if self.primary is not None else None
 
     @property
     def primary(self) -> Field | None:
@@ -667,9 +667,7 @@ class CollectionContents(Contents):
 
     def skipped_files(self, request: BoundScan) -> list[Skipped]:
         """Yield what the metadata says is gone or does not name, and what statistics rule out."""
-        skipped = [
-            *find_left_out(self.collections, self._metas, self._options.table, self._until),
-        ]
+        skipped = [*find_left_out(self.collections, self._metas, self._options.table, self._until)]
         if without := self._rule_out_segments(request):
             segments = [self.collection.segments[id] for id in sorted(without)]
             skipped += [

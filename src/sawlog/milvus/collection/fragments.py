@@ -521,7 +521,7 @@ class _Join:
     def _delta_logs(self) -> list[DeltaLogs]:
         """The segment's own delta logs, and those that reach across segments."""
         fragment, shared = self._fragment, self._shared
-        key = shared.primary.choose_arrow_type() if shared.primary is not None else pa.int64()
+        key = shared.primary.key_type if shared.primary is not None else None
         limits = (self._options.max_item_bytes, self._options.max_delete_bytes)
         place = (key, shared.opened, shared.until, *limits, fragment.scan.storage, fragment.counts)
         return [DeltaLogs(files, *place) for files in (fragment.deltas, fragment.across) if files]

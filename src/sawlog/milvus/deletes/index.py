@@ -239,7 +239,7 @@ class DeltaLogs:
 
     Attributes:
         files: The delta logs.
-        key: Type of the primary key.
+        key: Type of the primary key; `None` where it is unknown.
         opened: Identifies the dataset that they were found by. What another one reads is read again.
         until: Later deletes have not happened.
         max_page_bytes: See the read options.
@@ -249,7 +249,7 @@ class DeltaLogs:
     """
 
     files: tuple[File, ...]
-    key: pa.DataType
+    key: pa.DataType | None
     opened: str
     until: int | None = field(compare=False)
     max_page_bytes: int | None = field(compare=False)
@@ -294,11 +294,12 @@ class DeltaLogs:
             yield from read_deletes(log, findings, self.key, self.counts.get(file.path, 0))
 
     def read_all(self, *, strict: bool) -> Iterator[Deletes]:
-        """Yield the deletes of all of them."""
+        """Yield the deletes of all of them; none where the type of keys is unknown, since no row has any."""
         findings = Findings("fail" if strict else "skip")
         for log in map_files(lambda file: open_log(file, self.storage, self.max_page_bytes), self.files):
             with closing(log.source):
-                yield from read_deletes(log, findings, self.key, self.counts.get(log.path, 0))
+                deletes = read_deletes(log, findings, self.key, self.counts.get(log.path, 0))
+                yield from (delete for delete in deletes if self.key is not None)
 
 
 @lru_cache(maxsize=2)

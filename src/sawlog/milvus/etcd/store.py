@@ -10,14 +10,7 @@ from typing import TypeAlias
 from sawlog.errors import FormatError
 from sawlog.milvus.etcd import layout
 from sawlog.milvus.etcd.layout import Alarm, Comparison, Target
-from sawlog.milvus.etcd.messages import (
-    Compare,
-    DeleteRangeRequest,
-    PutRequest,
-    Request,
-    RequestOp,
-    TxnRequest,
-)
+from sawlog.milvus.etcd.messages import Compare, DeleteRangeRequest, PutRequest, Request, RequestOp, TxnRequest
 
 _MAX_DEPTH = 32
 """Transactions within transactions: more than a client nests, and few enough to follow."""
