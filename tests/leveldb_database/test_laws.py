@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from sawlog.testing import Exemption, Laws, Sample, Span, check
+import pytest
 
-from .mutators import MUTATORS
+from sawlog.testing import Exemption, Laws, Sample, Span, check
+from tests.bytes import mask_crc
+
+from .mutators import MUTATORS, VALUE_FOOTER
 from .support import (
     blob_files,
     family_files,
@@ -18,6 +22,8 @@ from .support import (
     sample,
 )
 
+SECOND_BLOCK = 24
+"""Where the index of a blob file of Pebble's has the beginning of its second block, in two bytes."""
 PEBBLE = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
 
 
@@ -135,6 +141,26 @@ def test_a_value_that_no_entry_leads_to_any_more_is_checked_too() -> None:
         check(intact, blob_files()).rows,
         [(name, offset - 32, 41, "bad_blob_part")],
     )
+
+
+@pytest.mark.parametrize("part", ["index", "first block"])
+def test_a_block_without_content_in_a_blob_file_of_pebble_is_damage(part: str) -> None:
+    """Its checksums are right: the footer says that the index is empty, or the index that a block is."""
+    intact = sample("pebble", pebble_files(), "rows", advisory=ADVISORY)
+    name = max(file for file in intact.content if file.endswith(".blob"))
+    data = intact.content[name]
+    footer = bytearray(data[-VALUE_FOOTER:])
+    start, size = struct.unpack_from("<QQ", footer, 4)
+    index = bytearray(data[start : start + size + 1])
+    if part == "index":
+        struct.pack_into("<Q", footer, 12, 0)
+        footer[:4] = mask_crc(bytes(footer[4:])).to_bytes(4, "little")
+    else:
+        index[SECOND_BLOCK : SECOND_BLOCK + 2] = bytes(2)
+    index += mask_crc(bytes(index)).to_bytes(4, "little")
+    outcome = check(intact, {**intact.content, name: data[:start] + bytes(index) + bytes(footer)}, laws=())
+    assert len(outcome.rows) < len(check(intact, laws=()).rows)
+    assert {damage.file for damage in outcome.damages} == {name}
 
 
 def test_a_blob_file_that_the_manifest_does_not_name_is_left_out() -> None:

@@ -268,7 +268,9 @@ class ValueFile:
         self._last_block: tuple[int, BlockColumns, Slices] | None = None
 
     def _read_content(self, offset: int, size: int) -> pa.Buffer:
-        content = self._rules.read(self._source, offset, size)[0] if size > 0 else (0, 0, 0)
+        if size <= 0:
+            raise MalformedError("a block without content")
+        content = self._rules.read(self._source, offset, size)[0]
         if isinstance(content, tuple):
             if content[0].label == UNSUPPORTED:
                 raise UnknownLayoutError(*content[:2])
@@ -323,6 +325,8 @@ class ValueFile:
         for block, (start, end) in enumerate(pairwise(self._offsets)):
             if position < start:
                 yield BlobPart(position, start - position, _NOWHERE)
+            if start == end:
+                continue
             try:
                 self._read_block(block)
             except MalformedError as error:
@@ -333,7 +337,8 @@ class ValueFile:
         start, length = self._index
         if position < start:
             yield BlobPart(position, start - position, _NOWHERE)
-        yield BlobPart(start, length, header=True)
+        is_wrong = len(set(self._offsets)) < len(self._offsets)
+        yield BlobPart(start, length, "an index of blocks without content" if is_wrong else "", header=not is_wrong)
         end = start + length
         if self._properties is not None:
             place, size = self._properties

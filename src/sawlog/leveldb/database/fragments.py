@@ -577,11 +577,7 @@ class KeyRange(Fragment):
         return low, self.high if self.high is not None and table.end > self.high else None
 
     def _open_table(
-        self,
-        table: LiveTable,
-        findings: Findings,
-        ledgers: dict[File, Findings],
-        memories: list[RowMemory],
+        self, table: LiveTable, findings: Findings, ledgers: dict[File, Findings], memories: list[RowMemory]
     ) -> Stream:
         options = self.version.make_entry_options(self.scan.options)
         begins, ends = self._split(table)

@@ -27,11 +27,7 @@ _REPEATABLE = {"put", "delete", "single_delete", "delete_range"}
 
 
 def find_missing_logs(
-    manifest: Manifest,
-    stored: StoredPlace,
-    dialect: Dialect | str,
-    directory: str,
-    storage: Storage,
+    manifest: Manifest, stored: StoredPlace, dialect: Dialect | str, directory: str, storage: Storage
 ) -> Iterator[Damage]:
     """Yield the logs that are not there, or not whole, although an engine that was closed has left them."""
     last = manifest.last_sequence

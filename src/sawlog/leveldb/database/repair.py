@@ -49,9 +49,7 @@ _TABLE_BYTES = 64 << 20
 """A table that has so many ends at the next key."""
 _BATCH_ROWS = 64 << 10
 _MANIFEST_NUMBER = 1
-_SCHEMA = pa.schema(
-    [(KEY, pa.binary()), (VALUE, pa.binary()), (SEQUENCE, pa.int64()), (OPERATION, pa.string())],
-)
+_SCHEMA = pa.schema([(KEY, pa.binary()), (VALUE, pa.binary()), (SEQUENCE, pa.int64()), (OPERATION, pa.string())])
 _AS_PUT = ("put_blob_index", "timed_put")
 """Operations whose values a read fetches, or takes a time from: they are written as `put`."""
 _TYPES = {name: code for code, name in tables.OPERATIONS.items()}
