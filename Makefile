@@ -103,7 +103,7 @@ JOBS ?= 2
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Try the laws on changed files, MINUTES for each: an hour each of two: make fuzz FORMAT="leveldb_log leveldb_table" MINUTES=60 SEED=1 JOBS=2
-	$(BIN)/python -m sawlog.testing.fuzz $(FORMAT:%=tests.%.test_laws:TestLaws) --minutes $(MINUTES) --seed $(SEED) --jobs $(JOBS) $(ARGS)
+	$(BIN)/python -m sawlog.testing.fuzz $(FORMAT:%=tests.%.test_laws:TestLaws) $(if $(filter leveldb_database,$(FORMAT)),tests.leveldb_database.engines:Engines) --minutes $(MINUTES) --seed $(SEED) --jobs $(JOBS) $(ARGS)
 
 # What the tree is compared with: a commit or a tag, the last release.
 RELEASE ?= dc04f0f

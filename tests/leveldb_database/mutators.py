@@ -55,7 +55,7 @@ def with_ranges(manifest: bytes, ranges: dict[int, tuple[bytes, bytes]]) -> byte
 
 def table_range(sample: Sample, dice: Random) -> Mutation:
     """A table to whose range of keys the MANIFEST gives another beginning or end, or that of another table."""
-    (name,) = (file for file in sample.content if file.startswith("MANIFEST")) if sample.content else ("",)
+    name = next((file for file in sorted(sample.content) if "MANIFEST-" in file), "")
     tables = [table for _, added in edited(sample.content.get(name, b"")) for table in added]
     keys = sorted({bytes(table[side]) for table in tables for side in SIDES})  # type: ignore[call-overload]
     if not keys:

@@ -13,9 +13,13 @@ import pytest
 
 import sawlog
 from sawlog.leveldb.table.layout import RANGE_DELETES_NAMES
+from sawlog.testing import check
+from sawlog.testing.fuzz.inputs import FuzzInputs
+from tests.leveldb_database.engines import GOLDEN, NAMES, Engines, make_samples
 from tests.leveldb_database.support import read_pebble_answers, read_pebble_live
+from tests.leveldb_log.fragments import write
+from tests.leveldb_log.support import batch, put
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
 DATABASES = ("pebble-1.0.0-formats-of-others", "pebble-1.1.5-ranges-alone", "pebble-2.1.7-minlz")
 
 
@@ -85,3 +89,41 @@ def test_an_entity_whose_value_is_lost_is_lost(tmp_path: Path) -> None:
     assert table["key"].to_pylist() == [b"apple", b"cherry"]
     kinds = [kind for file in sawlog.verify(tmp_path / "db", format="leveldb_database").files for kind in file.kinds]
     assert sorted(kinds) == ["bad_blob", "bad_blob_part"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_agree_about_what_engines_have_left(name: str) -> None:
+    """As it is, and with changes in several files: what few databases use was in no sample of the laws."""
+    for sample in make_samples(name):
+        assert check(sample, laws=()).refused is None
+        for number in range(2):
+            _, mutation, _ = FuzzInputs(Engines, [sample], "1").make(number)
+            check(sample, mutation.files, laws=())
+
+
+@pytest.mark.parametrize("name", ["commit-with-timestamp", "writeprepared-open", "writeunprepared-open"])
+def test_an_older_log_of_prepared_transactions_may_end_within_a_record(name: str, tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / f"rocksdb-11.8.1-{name}" / "db", tmp_path / "db")
+    expected = sawlog.read(tmp_path / "db", format="leveldb_database").num_rows
+    log = min((tmp_path / "db").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-3])
+    with pytest.warns(sawlog.DamageWarning, match="torn tail .* 000004.log"):
+        assert sawlog.read(tmp_path / "db", format="leveldb_database").num_rows == expected
+    tails = {Path(file.path).name: file.tail.unfinished for file in sawlog.verify(tmp_path / "db").files}
+    assert tails[log.name]
+
+
+@pytest.mark.parametrize("key", [b"short", b"", b"7 bytes"])
+def test_keys_of_a_log_without_the_timestamp_that_they_should_have_cost_themselves(key: bytes, tmp_path: Path) -> None:
+    """One such operation, of which nothing else is wrong, was reason to refuse the database."""
+    shutil.copytree(GOLDEN / "rocksdb-11.8.1-udt-ranges" / "db", tmp_path / "db")
+    expected = sawlog.read(tmp_path / "db", format="leveldb_database").to_pylist()
+    log = max((tmp_path / "db").glob("*.log"))
+    log.write_bytes(log.read_bytes() + write(batch(1 << 40, 1, put(key, b"value")), log=int(log.stem)))
+    with pytest.warns(sawlog.DamageWarning, match="does not support"):
+        rows = sawlog.read(tmp_path / "db", format="leveldb_database", on_damage="skip").to_pylist()
+    assert rows == expected
+    with pytest.raises(sawlog.UnsupportedError, match="without a timestamp"):
+        sawlog.read(tmp_path / "db", format="leveldb_database")
+    report = sawlog.verify(tmp_path / "db", format="leveldb_database")
+    assert [damage.kind for file in report.files for damage in file.damages] == ["unsupported"]

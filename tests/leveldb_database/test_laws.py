@@ -79,6 +79,7 @@ class TestLaws(Laws):
         ),
         Exemption("any_fragments", SHARED_TABLE, told=UNSEEN, fuzzed=True),
         Exemption("repair", OTHER_ORDERS, ["another order"], told="which only the database knows"),
+        Exemption("repair", OTHER_ORDERS, told="which only the database knows", fuzzed=True),
     )
     test_follow = test_follow_damaged = None  # the logs of a database are followed as logs
     test_every_header_bit = None  # headers are those of its parts

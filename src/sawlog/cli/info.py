@@ -188,10 +188,7 @@ class _Parts(Result):
     skipped: list[Skipped]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "parts": [part.to_dict() for part in self.parts],
-            "skipped": [file.to_dict() for file in self.skipped],
-        }
+        return {"parts": [part.to_dict() for part in self.parts], "skipped": [file.to_dict() for file in self.skipped]}
 
     def print_to(self, page: Page) -> None:
         for part in self.parts:

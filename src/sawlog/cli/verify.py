@@ -142,11 +142,7 @@ class _VerifyOutcome(HasVerdict):
 
     def _print_file(self, page: Page, file: FileReport, margin: int) -> None:
         size = f"  {render_count(file.rows, 'row')}, {render_size(file.size)}"
-        page.print_line(
-            (page.pad_text(file.verdict, margin), _STYLES[file.verdict]),
-            (file.path, "bold"),
-            (size, ""),
-        )
+        page.print_line((page.pad_text(file.verdict, margin), _STYLES[file.verdict]), (file.path, "bold"), (size, ""))
         page.print_line((f"{'':<{margin}}{describe_account(file.account)}; tail {describe_tail(file.tail)}", ""))
         if file.notes:
             notes = ", ".join(f"{note.replace('_', ' ')} {count:,}" for note, count in sorted(file.notes.items()))

@@ -218,9 +218,7 @@ class PipelineRun:
         return sink, query
 
     def _attend(
-        self,
-        queries: list[tuple[Target, StreamingQuery]],
-        events: queue.SimpleQueue[StreamingQueryProgress | None],
+        self, queries: list[tuple[Target, StreamingQuery]], events: queue.SimpleQueue[StreamingQueryProgress | None]
     ) -> None:
         """Pass reports on until all queries have ended, one has failed, or the run is stopped."""
         while not self._stop.is_set():

@@ -411,7 +411,8 @@ class DatabaseContents(Contents):
                 tables.setdefault(table.file.path, []).append(table)
             for live in tables.values():
                 judged = tuple(live) if version.bytewise and not any(table.virtual for table in live) else ()
-                yield JudgedTable.cover_file(live[0].file, scan, request.projection, live=judged)
+                place = (live[0].file, scan, request.projection)
+                yield JudgedTable.cover_file(*place, live=judged, sequence=live[0].sequence)
         scan = replace(request.scan, options=self.version.make_entry_options(self.scan.options))
         for file in (file for file in self._orphans if TABLE_NAME.match(file.name)):
             yield JudgedTable.cover_file(file, scan, request.projection)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import fill_null, make_array, make_constant, make_fixed_array, make_scalar, view_values
+from sawlog.arrow import fill_null, make_array, make_constant, make_fixed_array, make_scalar, view_binary, view_values
 from sawlog.errors import SawlogError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.format.damage import UNSUPPORTED, Damage, Findings, OnDamage, Tail, TailStatus
@@ -66,7 +66,7 @@ from sawlog.leveldb.records.numbered import NumberedRange
 from sawlog.leveldb.records.parts import LogParts
 from sawlog.leveldb.records.transactions import Transactions, has_marks
 from sawlog.leveldb.records.writes import STAMP_SIZE, STAMP_SIZE_FIELD, WriteRange
-from sawlog.leveldb.table.layout import Role
+from sawlog.leveldb.table.layout import STAMP_WIDTH, Role
 from sawlog.leveldb.table.meta import BoundsReader, TableMap
 from sawlog.leveldb.table.pebble import MalformedError
 from sawlog.leveldb.table.rows import RowMemory, RowReader, TableRange
@@ -662,7 +662,7 @@ class KeyRange(Fragment):
         )
         logs = LogEntries(_Reports(on_damage))
         replay = Replay(mode, logs.reports) if mode is not None else None
-        parts = LogParts(version.logs)
+        parts = LogParts((*version.prior, *version.logs))
         for file in (*version.prior, *version.logs):
             log_range = WriteRange.cover_file(file, scan, projection, version.dialect, numbered=True)
             ledger = Findings(on_damage, drained=True)
@@ -678,16 +678,16 @@ class KeyRange(Fragment):
                 log_batches = iter(
                     [transactions.resolve_rows(pa.concat_batches(rows), file.path, stamped)] if rows else []
                 )
-            batches = []
+            batches, strays = [], Findings("skip", drained=True)
             for batch in log_batches:
                 logs.has_marks = logs.has_marks or has_marks(batch)
-                batches.append(self._filter_family(batch))
+                batches.append(self._filter_family(batch, file, strays))
             if file in version.prior:
                 zero = make_scalar(0, pa.int64())  # numbers below are of operations that wait for a commit
                 waiting = [batch.filter(pc.less(batch.column(SEQUENCE), zero)) for batch in batches]
                 batches = [batch for batch in waiting if batch.num_rows]
             # What is wrong inside of records is found out later than what is wrong around them.
-            for damage in sorted(ledger.damages, key=lambda finding: finding.offset):
+            for damage in (*sorted(ledger.damages, key=lambda finding: finding.offset), *strays.damages):
                 logs.reports.add_damage(damage)
             if ledger.is_clean and transactions is None and replay is None:
                 logs.ledgers[file] = ledger
@@ -699,8 +699,8 @@ class KeyRange(Fragment):
                 logs.entries.append((file.path, select_rows(entries, deletions=True), points))
         return logs
 
-    def _filter_family(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the operations of a log on keys of the column family."""
+    def _filter_family(self, batch: pa.RecordBatch, log: File, findings: Findings) -> pa.RecordBatch:
+        """Return the operations of a log on keys of the column family; without those that lack a timestamp."""
         numbers = find_numbers(batch.column(OPERATION))
         are_kept = _IS_KEYED[numbers] & (view_values(batch.column("column_family"), np.int64) == self.version.family)
         is_whole = bool(are_kept.all())
@@ -713,12 +713,28 @@ class KeyRange(Fragment):
             recorded = view_values(operations.column(STAMP_SIZE), np.int64)
         widths = self.version.choose_stamp_widths(recorded)
         if self.version.has_stamps or widths.any():
+            of_ends = np.where(codes == RANGE, widths, 0)
+            lacks = _find_unstamped(keys, widths) | _find_unstamped(values, of_ends)
+            if lacks.any():
+                detail = (
+                    f"{log.name} has {np.count_nonzero(lacks):,} operations on keys without a timestamp of"
+                    f" {STAMP_WIDTH} bytes, in an order of keys that has them: they are left out"
+                )
+                findings.add_damage(Damage(self.version.path, 0, 0, UNSUPPORTED, detail))
+                return self._filter_family(operations.filter(make_array(~lacks, pa.bool_())), log, findings)
             keys, stamps = split_stamps(keys, widths, self.path)
-            values, _ = split_stamps(values, np.where(codes == RANGE, widths, 0), self.path)
+            values, _ = split_stamps(values, of_ends, self.path)
         columns = [operations.column("sequence"), make_fixed_array(pa.uint8(), codes), keys, values]
         if not self.version.has_stamps:
             return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
         return pa.RecordBatch.from_arrays([*columns, stamps], schema=STAMPED_SCHEMA)
+
+
+def _find_unstamped(keys: pa.Array, widths: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which keys `split_stamps` refuses: they are shorter than their timestamps, or these of another size."""
+    _, ends = view_binary(keys)
+    lacks: NDArray[np.bool_] = (np.diff(ends) < widths) | ((widths != 0) & (widths != STAMP_WIDTH))
+    return lacks
 
 
 @cache

@@ -409,9 +409,9 @@ def _make_projection() -> Projection:
     return Projection.of(MARKED_SCHEMA, Scan(view="writes", options=LogReadOptions()))
 
 
-def _check_directories(stored: StoredPlace) -> Iterator[Damage]:
-    """Yield the directories that have files of the database and are not there."""
-    return (Damage(absence.path, 0, 0, MISSING_FILE, absence.detail) for absence in stored.absent)
+def _check_directories(stored: StoredPlace) -> Iterable[Damage]:
+    """Return the directories that have files of the database and are not there, each once."""
+    return dict.fromkeys(Damage(absence.path, 0, 0, MISSING_FILE, absence.detail) for absence in stored.absent)
 
 
 def _list_stacked_blobs(stored: StoredPlace, named: Iterable[int]) -> dict[int, LiveBlobs]:

@@ -22,11 +22,7 @@ from sawlog.leveldb.records.writes import report_record
 from sawlog.storage import File, Storage
 
 _FILES_SCHEMA = pa.schema(
-    [
-        pa.field("column_family", pa.int64(), nullable=False),
-        pa.field("column_family_name", pa.string()),
-        *FILE_FIELDS,
-    ]
+    [pa.field("column_family", pa.int64(), nullable=False), pa.field("column_family_name", pa.string()), *FILE_FIELDS]
 )
 """One row per live table file, ordered by column family, level and file number."""
 
