@@ -18,7 +18,7 @@ from sawlog.testing.fuzz.inputs import FuzzInputs
 from tests.leveldb_database.engines import GOLDEN, NAMES, Engines, make_samples
 from tests.leveldb_database.support import read_pebble_answers, read_pebble_live
 from tests.leveldb_log.fragments import write
-from tests.leveldb_log.support import batch, put
+from tests.leveldb_log.support import batch, length_prefixed, put
 
 DATABASES = ("pebble-1.0.0-formats-of-others", "pebble-1.1.5-ranges-alone", "pebble-2.1.7-minlz")
 
@@ -127,3 +127,22 @@ def test_keys_of_a_log_without_the_timestamp_that_they_should_have_cost_themselv
         sawlog.read(tmp_path / "db", format="leveldb_database")
     report = sawlog.verify(tmp_path / "db", format="leveldb_database")
     assert [damage.kind for file in report.files for damage in file.damages] == ["unsupported"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "key", "stamp", "value"),
+    [
+        (put(b"short", b"value"), b"short", None, b"value"),
+        (put(bytes(8), b"value"), b"", 0, b"value"),
+        (b"\x0f" + length_prefixed(bytes(9)) + length_prefixed(b"end"), b"\0", 0, b"end"),
+    ],
+)
+def test_a_log_with_keys_that_are_shorter_than_their_timestamps_is_read(
+    operation: bytes, key: bytes, stamp: int | None, value: bytes, tmp_path: Path
+) -> None:
+    log = GOLDEN / "rocksdb-11.8.1-udt-ranges" / "db" / "000008.log"
+    copy = tmp_path / log.name
+    copy.write_bytes(log.read_bytes() + write(batch(1 << 40, 1, operation), log=8))
+    rows = sawlog.read(copy, view="writes", keys="stamped").to_pylist()
+    assert rows[:-1] == sawlog.read(log, view="writes", keys="stamped").to_pylist()
+    assert (rows[-1]["key"], rows[-1]["timestamp"], rows[-1]["value"]) == (key, stamp, value)

@@ -299,10 +299,7 @@ def describe_missed_part(part: FolderPart, error: object, failure: str = "cannot
 
 
 def report(
-    folder: Folder,
-    examine: Callable[[FolderPart], Report],
-    failure: str = "cannot be read",
-    threads: int | None = None,
+    folder: Folder, examine: Callable[[FolderPart], Report], failure: str = "cannot be read", threads: int | None = None
 ) -> Report:
     """Make a report of each part, and of all of them one; a part that cannot be read is missed, as `failure` says.
 

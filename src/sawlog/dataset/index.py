@@ -20,15 +20,7 @@ from sawlog.format.capabilities import PrefetchesHeaders, find_file_options
 from sawlog.format.contract import TASK_BYTES, Format
 from sawlog.format.damage import Findings, TailStatus
 from sawlog.format.options import parse_options
-from sawlog.format.planning import (
-    ROWS_QUESTION,
-    bind_scan,
-    find_whole_end,
-    make_question,
-    pack,
-    plan,
-    scan_for_splits,
-)
+from sawlog.format.planning import ROWS_QUESTION, bind_scan, find_whole_end, make_question, pack, plan, scan_for_splits
 from sawlog.format.recognition import get_format, recognize
 from sawlog.format.scan import Scan
 from sawlog.guard import wrap_errors

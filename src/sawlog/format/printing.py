@@ -101,11 +101,7 @@ ENCODE: dict[BinaryText, Encode] = {
     "hex": bytes.hex,
     "base64": lambda value: base64.b64encode(value).decode(),
 }
-DECODE: dict[BinaryText, Callable[[str], bytes]] = {
-    "escape": unescape,
-    "hex": bytes.fromhex,
-    "base64": _from_base64,
-}
+DECODE: dict[BinaryText, Callable[[str], bytes]] = {"escape": unescape, "hex": bytes.fromhex, "base64": _from_base64}
 
 
 def encode_values(array: pa.Array, encode: Encode = escape) -> list[Any]:

@@ -191,12 +191,7 @@ def find_unread(format: Format, files: Sequence[File], view: str) -> list[Skippe
     return [*(Skipped(file.path, reason, file.size) for file, reason in by_views), *unread]
 
 
-def explain_unselected(
-    format: Format,
-    read: Sequence[File],
-    unselected: Sequence[File],
-    scan: Scan,
-) -> list[Skipped]:
+def explain_unselected(format: Format, read: Sequence[File], unselected: Sequence[File], scan: Scan) -> list[Skipped]:
     """Return why files of a path are not read.
 
     Names say most. Up to 256 other parts are looked into, but where the user has named the format.

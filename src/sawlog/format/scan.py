@@ -24,10 +24,7 @@ from sawlog.storage import Storage
 
 FILE_COLUMN = "_file"
 OFFSET_COLUMN = "_offset"
-PROVENANCE = (
-    pa.field(FILE_COLUMN, pa.string(), nullable=False),
-    pa.field(OFFSET_COLUMN, pa.int64(), nullable=False),
-)
+PROVENANCE = (pa.field(FILE_COLUMN, pa.string(), nullable=False), pa.field(OFFSET_COLUMN, pa.int64(), nullable=False))
 """Columns that every reader can add: the file a row came from, and its byte offset there."""
 BYTES_COLUMN = "_bytes"
 DAMAGED_BYTES = 64 << 10

@@ -93,10 +93,14 @@ class WriteRange(LogRange):
         return (self._split_rows(batch, schema) for batch in self._read_operations(stored, findings))
 
     def _split_rows(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """Return operations with their timestamps in a column, null for operations without one of eight bytes."""
+        """Return operations with their timestamps in a column, null for operations without one of eight bytes.
+
+        A key, or the end of a range, that is shorter than that has none either, whatever the log says.
+        """
         names = view_values(call_function("index_in", batch.column(OPERATION), options=_NAMES_LOOKUP), np.int32)
         sizes = view_values(batch.column(STAMP_SIZE), np.int64)
-        widths = np.where(_STAMPED[names] & (sizes == STAMP_WIDTH), STAMP_WIDTH, 0)
+        lengths = np.diff(view_binary(batch.column(KEY))[1])
+        widths = np.where(_STAMPED[names] & (sizes == STAMP_WIDTH) & (lengths >= STAMP_WIDTH), STAMP_WIDTH, 0)
         keys, stamps = split_stamps(batch.column(KEY), widths, self.path)
         missing = make_array(widths == 0, pa.bool_())
         columns = {
@@ -104,7 +108,8 @@ class WriteRange(LogRange):
             STAMP: call_function("if_else", missing, make_scalar(None, pa.uint64()), stamps),
         }
         if VALUE in batch.schema.names:
-            values, ranges = batch.column(VALUE), names == layout.DELETE_RANGE
+            values = batch.column(VALUE)
+            ranges = (names == layout.DELETE_RANGE) & (np.diff(view_binary(values)[1]) >= STAMP_WIDTH)
             ends, _ = split_stamps(values, np.where(ranges, widths, 0), self.path)
             columns[VALUE] = call_function("if_else", values.is_null(), values, ends)
         arrays = [columns[name] if name in columns else batch.column(name) for name in schema.names]
