@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 import time
+from itertools import cycle
 from typing import IO, Any
 
 from sawlog.testing.counting import SPARE_MEMORY
@@ -18,9 +19,8 @@ _SPARE_MEMORY = 4 << 30
 
 def run(inputs: FuzzInputs, first: int, step: int, out: IO[str]) -> None:
     """Try every `step`th input from the `first`, until somebody ends the process."""
-    for sample in inputs.samples:  # compile, and load what is loaded once
-        for law in CHECKS:
-            _try(inputs, sample, Mutation("nothing", sample.content), law)
+    for sample, law in zip(inputs.samples, cycle(CHECKS)):  # load what is loaded once
+        _try(inputs, sample, Mutation("nothing", sample.content), law)
         _send(out, sample=sample.name)
     _confine()
     _send(out, ready=True)
