@@ -118,15 +118,16 @@ class UnsupportedError(FormatError):
 
     Attributes:
         damage: The range, of kind `unsupported`; its detail names what was found.
+        advice: What can be done; the other policy helps but where nothing can be read without the range.
     """
 
-    def __init__(self, damage: Damage) -> None:
-        super().__init__(f'{damage}; read the rest with on_damage="skip"')
-        self.damage = damage
+    def __init__(self, damage: Damage, advice: str = 'read the rest with on_damage="skip"') -> None:
+        super().__init__(f"{damage}; {advice}")
+        self.damage, self.advice = damage, advice
 
-    def __reduce__(self) -> tuple[type[UnsupportedError], tuple[Damage]]:
+    def __reduce__(self) -> tuple[type[UnsupportedError], tuple[Damage, str]]:
         """Pickle by the range, as `DamageError` does."""
-        return (UnsupportedError, (self.damage,))
+        return (UnsupportedError, (self.damage, self.advice))
 
 
 class IncompleteError(SawlogError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -214,8 +215,10 @@ def test_a_field_of_a_newer_engine_is_unsupported(tmp_path: Path, edit: bytes, d
     (report,) = sawlog.verify(path, view="edits").files
     assert (report.rows, report.damaged, report.unsupported, report.account.total) == (3, False, True, report.size)
     (tmp_path / "CURRENT").write_text(path.name + "\n")
-    with pytest.raises(UnsupportedError, match="which files are alive is not known"):
-        sawlog.open(tmp_path, format="leveldb_database")
+    with pytest.raises(UnsupportedError, match="which files are alive is not known") as caught:
+        sawlog.open(tmp_path, format="leveldb_database", on_damage="skip")
+    assert "on_damage" not in str(caught.value)  # which was no way to read it
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 def test_fields_that_may_be_skipped_are(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -212,8 +212,8 @@ def read_metadata(files: Sequence[File], storage: Storage) -> DatabaseMetadata:
         if (fault := read[0].find_fault(dialect)) is not None:
             faults.append(fault)
             if fault.kind == UNSUPPORTED:
-                consequence = "; which files are alive is not known without it: read tables and logs one by one"
-                raise UnsupportedError(replace(fault, detail=fault.detail + consequence))
+                advice = "which files are alive is not known without it: read tables and logs one by one"
+                raise UnsupportedError(fault, advice)
     if not read or not read[0].is_usable(dialect):
         for file in sort_manifests(manifests.values()):
             if file.name != pointer.name:
