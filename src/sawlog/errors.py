@@ -118,7 +118,7 @@ class UnsupportedError(FormatError):
 
     Attributes:
         damage: The range, of kind `unsupported`; its detail names what was found.
-        advice: What can be done; the other policy helps but where nothing can be read without the range.
+        advice: What can be done about it.
     """
 
     def __init__(self, damage: Damage, advice: str = 'read the rest with on_damage="skip"') -> None:

@@ -146,3 +146,12 @@ def test_a_log_with_keys_that_are_shorter_than_their_timestamps_is_read(
     rows = sawlog.read(copy, view="writes", keys="stamped").to_pylist()
     assert rows[:-1] == sawlog.read(log, view="writes", keys="stamped").to_pylist()
     assert (rows[-1]["key"], rows[-1]["timestamp"], rows[-1]["value"]) == (key, stamp, value)
+
+
+@pytest.mark.parametrize("name", ["pebble-2.1.7-wal-dir", "pebble-2.1.7-failover"])
+def test_a_directory_that_is_missing_is_named_once(name: str, tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / name / "db", tmp_path / "db")
+    (options,) = (tmp_path / "db").glob("OPTIONS-*")
+    options.write_bytes(2 * options.read_bytes())
+    with pytest.warns(sawlog.DamageWarning, match="1 missing_file"):
+        sawlog.read(tmp_path / "db", format="leveldb_database", on_damage="skip")

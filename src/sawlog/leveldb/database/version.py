@@ -366,7 +366,7 @@ def _make_version(
                 }
             elif number not in alive:
                 faults.append(_make_missing_damage(directory, number, stored))
-    later = [file for file in unnamed.values() if owners.get(file, ())[:1] == (family,)]
+    later = [file for file in unnamed.values() if file in owners and owners[file][0] == family]
     tables += (make_live_table(file, None, storage, read) for file in later)
     if cut and metadata.dialect != "pebble":  # its tables lead to blob files by numbers that only edits have
         later_blobs = {number: file for number, file in stored.blobs.items() if manifest.is_later(number)}
