@@ -53,7 +53,7 @@ class _Description(NamedTuple):
     constants: dict[str, LogColumn]
 
 
-class BadValue(NamedTuple):
+class _BadValue(NamedTuple):
     """A value that is none: its row, the place of its column among the stored ones, its bytes, and what is wrong."""
 
     row: int
@@ -146,7 +146,7 @@ class RowBatch:
         self.columns = np.frombuffer(bytearray(described.columns.tobytes()), gather.COLUMN)
         self._tables: dict[str, pa.Array] = {}
         self._texts: dict[int, tuple[pa.Array, list[int]]] = {}
-        self.bad_values: list[BadValue] = []
+        self.bad_values: list[_BadValue] = []
         smallest = layout.SIZE_SIZE + layout.MIN_ENTRY_SIZE + header.presence_bytes
         self._row_limit = max(1, min(MAX_ROWS, span // smallest + 1, _FIXED_BYTES // max(described.row_bytes, 1)))
         self._rooms = np.where(self._has_lengths, min(FIRST_ROOM, span), 0)
@@ -261,7 +261,7 @@ class RowBatch:
             bad_values = [
                 (row, length, message) for row, length in zip(malformed_rows.tolist(), lengths.tolist(), strict=True)
             ]
-        self.bad_values += [BadValue(row, place, length, text) for row, length, text in bad_values]
+        self.bad_values += [_BadValue(row, place, length, text) for row, length, text in bad_values]
         return bad if bad_values else None
 
     def _make_array(self, field: pa.Field, rows: int, bad: Mapping[int, NDArray[np.bool_] | None]) -> pa.Array:

@@ -106,11 +106,7 @@ class LocationVerdict:
 
 
 def find_committed_rows(
-    location: Location,
-    headers: Headers,
-    specs: Mapping[str, ColumnSpec],
-    requested_rows: int | None,
-    storage: Storage,
+    location: Location, headers: Headers, specs: Mapping[str, ColumnSpec], requested_rows: int | None, storage: Storage
 ) -> RowCount:
     """Return the rows of a location, by the first of: what the user says, `table.size`, what the files have room for.
 
@@ -157,14 +153,7 @@ def _explain_unknown(location: Location, room: Mapping[str, int]) -> str:
     file = location.find_other_file(layout.TABLE_SIZE)
     if file is not None and file.size < layout.ROW_COUNT_SIZE:
         return f"expected {layout.ROW_COUNT_SIZE} bytes or more, found {file.size}: the rows are those of the files"
-    low, high = (
-        (
-            min(room, key=room.__getitem__),
-            max(room, key=room.__getitem__),
-        )
-        if room
-        else ("", "")
-    )
+    low, high = (min(room, key=room.__getitem__), max(room, key=room.__getitem__)) if room else ("", "")
     if room and room[low] != room[high]:
         return (
             f"its columns hold {room[low]} ({low}) to {room[high]} ({high}) rows and no row count is known: the first"

@@ -78,7 +78,14 @@ from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.writes import WriteRange
 from sawlog.leveldb.table import fields as table_fields
 from sawlog.leveldb.table.layout import COMPARATOR, EXTERNAL_VERSION
-from sawlog.leveldb.table.meta import SPARED, BoundsReader, MapReader, describe_spared_blocks, on_keys
+from sawlog.leveldb.table.meta import (
+    EVERY_KEY,
+    SPARED,
+    BoundsReader,
+    MapReader,
+    describe_spared_blocks,
+    find_key_interval,
+)
 from sawlog.leveldb.table.rows import read_table_map
 from sawlog.storage import File, Source, confirm_files
 from sawlog.storage.workers import ReadOnce, map_all
@@ -563,8 +570,9 @@ class DatabaseContents(Contents):
             facts["read by"] = version.evidence
         if decoders := self.find_decoders():
             facts["decoded by"] = ", ".join(f"--view {name}" for name in decoders)
-        if version.bytewise and self.scan.view != "damage" and on_keys(request.projection):
+        interval = find_key_interval(request.projection)
+        if version.bytewise and self.scan.view != "damage" and interval != EVERY_KEY:
             scan = replace(self.scan, options=version.make_entry_options(self.scan.options))
             maps = (read_table_map(table.file, scan) for table in version.tables)
-            facts[SPARED] = describe_spared_blocks(maps, request.projection)
+            facts[SPARED] = describe_spared_blocks(maps, interval)
         return facts

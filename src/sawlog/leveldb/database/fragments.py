@@ -67,7 +67,7 @@ from sawlog.leveldb.records.parts import LogParts
 from sawlog.leveldb.records.transactions import Transactions, has_marks
 from sawlog.leveldb.records.writes import STAMP_SIZE, STAMP_SIZE_FIELD, WriteRange
 from sawlog.leveldb.table.layout import STAMP_WIDTH, Role
-from sawlog.leveldb.table.meta import BoundsReader, TableMap
+from sawlog.leveldb.table.meta import EVERY_KEY, BoundsReader, TableMap, find_key_interval
 from sawlog.leveldb.table.pebble import MalformedError
 from sawlog.leveldb.table.rows import RowMemory, RowReader, TableRange
 from sawlog.storage.flight import WHOLE_BYTES
@@ -583,16 +583,12 @@ class KeyRange(Fragment):
         begins, ends = self._split(table)
         low = max(begins, table.smallest) if table.part else begins
         high = (table.end if ends is None else ends) if table.part else ends
-        bounds = [(KEY, ">=", low)] if low else []
-        bounds += [(KEY, "<", high)] if high is not None else []
-        bounds += [
-            (condition.column, condition.op, condition.value)
-            for condition in iterate_conditions(self.projection.query)
-            if condition.column == "key"
-        ]
+        first_key, end_key = find_key_interval(self.projection)
+        first_key = max(first_key or b"", low) or None
+        end_key = min((key for key in (end_key, high) if key is not None), default=None)
         bytewise = self.version.bytewise
-        filters = tuple(bounds) if bytewise and table.virtual is None else ()
-        scan = Scan(filters=filters, on_damage=findings.on_damage, options=options, storage=self.scan.storage)
+        interval = (first_key, end_key) if bytewise and table.virtual is None else EVERY_KEY
+        scan = Scan(on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         projection = Projection.of(SCHEMAS[options.keys], scan)
         live = (table,) if bytewise else ()
         first, after = table.reported
@@ -601,6 +597,7 @@ class KeyRange(Fragment):
             reported = begins, begins
         table_map = None if self.shared is None else self.shared.load_map(table)
         fields = {
+            "interval": interval,
             "map": table_map,
             "live": live,
             "begins": begins,
@@ -609,7 +606,7 @@ class KeyRange(Fragment):
             "sequence": table.sequence,
             "memories": memories,
         }
-        table_range = JudgedTable.cover_file(table.file, scan, projection, pruned=True, virtual=table.virtual, **fields)
+        table_range = JudgedTable.cover_file(table.file, scan, projection, virtual=table.virtual, **fields)
         schema = STAMPED_SCHEMA if self.version.has_stamps else ENTRY_SCHEMA
         ledger = _ForwardingFindings(findings, owned=not begins and not first)
         if not table.part and reported == (b"", None):

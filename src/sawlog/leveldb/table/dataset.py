@@ -22,7 +22,15 @@ from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import make_block_damage
 from sawlog.leveldb.table.fields import DATA_BLOCK, iterate_spans, parse_parts
 from sawlog.leveldb.table.layout import Role
-from sawlog.leveldb.table.meta import SPARED, BoundsReader, TableMap, describe_spared_blocks, make_separators, on_keys
+from sawlog.leveldb.table.meta import (
+    EVERY_KEY,
+    SPARED,
+    BoundsReader,
+    TableMap,
+    describe_spared_blocks,
+    find_key_interval,
+    make_separators,
+)
 from sawlog.leveldb.table.rows import SpanWalk, TableRange, read_table_map
 from sawlog.storage import File, Source, find_answer, note_answer
 from sawlog.storage.index import pack_numbers, unpack_numbers
@@ -154,12 +162,12 @@ class TableContents(Contents):
 
         Where the index cannot be read, or without `task_bytes`, one per file.
         """
-        pruned = self._prunes(request)
+        interval = self._choose_interval(request)
         for file in self.files:
             table = ReadOnce[TableMap]() if task_bytes is not None and file.size > task_bytes else None
             starts = [0, *(self._choose_cuts(file, task_bytes or 0, table) if table is not None else ())]
             for start, end in zip(starts, [*starts[1:], file.size], strict=True):
-                yield kind(*request, file.path, end - start, file, start, end, pruned, table)
+                yield kind(*request, file.path, end - start, file, start, end, interval, table)
 
     def _choose_cuts(self, file: File, task_bytes: int, table: ReadOnce[TableMap]) -> Iterator[int]:
         """Yield offsets at which a table is cut: at data blocks, of which an index knows one per `CUT_BYTES`."""
@@ -193,8 +201,8 @@ class TableContents(Contents):
         ),
     }
 
-    def _prunes(self, request: BoundScan) -> bool:
-        return self.scan.view == "rows" and on_keys(request.projection)
+    def _choose_interval(self, request: BoundScan) -> tuple[bytes | None, bytes | None]:
+        return find_key_interval(request.projection) if self.scan.view == "rows" else EVERY_KEY
 
     def make_field_parser(self, file: File, source: Source) -> FieldParser:
         """Return blocks and footer."""
@@ -226,8 +234,6 @@ class TableContents(Contents):
         if table.comparator is not None:
             facts["comparator"] = table.comparator
         facts["data blocks"] = len(table.handles)
-        if self._prunes(request):
-            facts[SPARED] = describe_spared_blocks(
-                (read_table_map(file, self.scan) for file in self.files), request.projection
-            )
+        if (interval := self._choose_interval(request)) != EVERY_KEY:
+            facts[SPARED] = describe_spared_blocks((read_table_map(file, self.scan) for file in self.files), interval)
         return facts

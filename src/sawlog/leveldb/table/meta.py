@@ -60,10 +60,15 @@ class Bounds:
         """Numbers of the separators that share nothing with the previous separator."""
         return np.flatnonzero(self.separators["shared"] == 0)
 
+    @cached_property
+    def _longest(self) -> int:
+        """Bytes of the longest of them."""
+        return int(self.separators["length"].max(initial=0))
+
     @property
     def room(self) -> NDArray[np.uint8]:
         """Room for the longest of them."""
-        return np.zeros(int(self.separators["length"].max(initial=0)), np.uint8)
+        return np.zeros(self._longest, np.uint8)
 
     def ascend(self) -> bool:
         """Return whether no separator is below the previous one."""
@@ -114,8 +119,18 @@ SPARED = "skipped by filters"
 """The fact about a dataset that reports it."""
 
 
-def find_block_range(table: TableMap, projection: Projection) -> tuple[int, int]:
-    """Return the numbers of the first data block that may hold matching keys, and of the first one after.
+EVERY_KEY = None, None
+"""The interval of all keys."""
+
+
+def find_key_interval(projection: Projection) -> tuple[bytes | None, bytes | None]:
+    """Return the least key that filters leave, and the first one after them; `None` where there is no such bound."""
+    first, end = (key.encode() if isinstance(key, str) else key for key in find_interval(projection.query, KEY))
+    return first, end
+
+
+def find_block_range(table: TableMap, interval: tuple[bytes | None, bytes | None]) -> tuple[int, int]:
+    """Return the numbers of the first data block that may hold keys of an interval, and of the first one after.
 
     Separators prove something only where blocks are held to them, and where timestamps are no part of the keys.
     """
@@ -123,7 +138,7 @@ def find_block_range(table: TableMap, projection: Projection) -> tuple[int, int]
     bounds = table.bounds
     if bounds is None or (table.has_stamps and not table.has_stamp_column):
         return 0, count
-    low, end = (key.encode() if isinstance(key, str) else key for key in find_interval(projection.query, KEY))
+    low, end = interval
     if low is None and end is None:
         return 0, count
     index = BoundsReader(bounds)
@@ -134,16 +149,11 @@ def find_block_range(table: TableMap, projection: Projection) -> tuple[int, int]
     return first, after
 
 
-def on_keys(projection: Projection) -> bool:
-    """Return whether the key is bounded."""
-    return find_interval(projection.query, KEY) != (None, None)
-
-
-def describe_spared_blocks(tables: Iterable[TableMap | None], projection: Projection) -> str:
+def describe_spared_blocks(tables: Iterable[TableMap | None], interval: tuple[bytes | None, bytes | None]) -> str:
     """Return a sentence on the blocks that filters on the key spare of some tables."""
     blocks = read = 0
     for table in filter(None, tables):
-        first, after = find_block_range(table, projection)
+        first, after = find_block_range(table, interval)
         blocks += len(table.handles)
         read += max(after - first, 0)
     return f"{blocks - read} of {blocks} data blocks"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any, Self
 
@@ -39,7 +39,7 @@ from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import Expanded, join_values, make_block_damage
 from sawlog.leveldb.table.layout import Role, TableDamageKind
-from sawlog.leveldb.table.meta import Bounds, BoundsReader, MapReader, TableMap, find_block_range
+from sawlog.leveldb.table.meta import EVERY_KEY, Bounds, BoundsReader, MapReader, TableMap, find_block_range
 from sawlog.storage import File, Source
 from sawlog.storage.workers import ReadOnce
 
@@ -197,7 +197,7 @@ class RowReader(SpanWalk):
 
     def read_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, and what is found, in the order of the file."""
-        self.spans = spans = self._prune(self.spans) if self._range.pruned else self.spans
+        self.spans = spans = self._prune(self.spans)
         roles = spans["role"].tolist()
         for first, last in _find_runs(spans, self.table.bounds):
             if roles[first] in _OF_ROWS:
@@ -209,7 +209,7 @@ class RowReader(SpanWalk):
         yield from self._hand_over()
 
     def _prune(self, spans: NDArray[np.void]) -> NDArray[np.void]:
-        low, high = find_block_range(self.table, self._range.projection)
+        low, high = find_block_range(self.table, self._range.interval)
         if not low and high == len(self.table.handles):
             return spans
         data = spans["role"] == Role.DATA
@@ -417,19 +417,19 @@ class TableRange(FileRange):
         file: The table.
         start: A file offset.
         end: A file offset, or the size of the file.
-        pruned: Whether blocks that filters on the key exclude may be skipped.
+        interval: The least key that is wanted, and the first one after them: blocks without any of these are skipped.
         map: The map that the ranges of the table share in this process; other processes read it again.
         stored: Whether timed puts have the times after their values.
     """
 
-    pruned: bool
+    interval: tuple[bytes | None, bytes | None]
     map: ReadOnce[TableMap] | None = field(default=None, repr=False, compare=False)
     stored: bool = False
 
     @classmethod
     def cover_file(cls, file: File, scan: Scan, projection: Projection, **fields: Any) -> Self:
         """Return a range over all of a table."""
-        return cls(scan, projection, file.path, file.size, file, 0, file.size, **{"pruned": False, **fields})
+        return cls(scan, projection, file.path, file.size, file, 0, file.size, **{"interval": EVERY_KEY, **fields})
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "map": None}
@@ -439,7 +439,7 @@ class TableRange(FileRange):
             if source.size < self.file.size:
                 raise ChangedError.from_sizes(self.path, self.file.size, source.size)
             try:
-                read = MapReader(self.file, source, self.scan.options).read
+                read = partial(_read_map, self.file, source, self.scan)
                 table = read() if self.map is None else self.map.get(read)
             except FINDING_ERRORS as error:
                 yield from self._drop_range(find_encryption(self.file, self.scan.storage) or error.damage, findings)
@@ -467,6 +467,10 @@ def read_table_map(file: File, scan: Scan) -> TableMap | None:
     """Return the map of a table, for planning and for what is shown of it; `None` where its end is damaged."""
     with closing(scan.storage.open(file.path)) as source:
         try:
-            return MapReader(file, source, scan.options).read()
+            return _read_map(file, source, scan)
         except FINDING_ERRORS:
             return None
+
+
+def _read_map(file: File, source: Source, scan: Scan) -> TableMap:
+    return MapReader(file, source, scan.options).read()

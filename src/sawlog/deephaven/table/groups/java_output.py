@@ -44,10 +44,7 @@ def map_stream(key_type: str, entries: Iterable[tuple[Any, int, int]]) -> bytes:
         JAVA_STREAM_MAGIC,
         bytes([Code.OBJECT]),
         _encode_class(
-            "java.util.HashMap",
-            _HASH_MAP_UID,
-            WRITE_METHOD | SERIALIZABLE,
-            (("F", "loadFactor"), ("I", "threshold")),
+            "java.util.HashMap", _HASH_MAP_UID, WRITE_METHOD | SERIALIZABLE, (("F", "loadFactor"), ("I", "threshold"))
         ),
         struct.pack(">fi", _LOAD_FACTOR, int(_LOAD_FACTOR * capacity)),
         struct.pack(">BBii", Code.BLOCK_DATA, 8, capacity, len(listed)),
@@ -112,11 +109,7 @@ def _encode_reference(handle: int) -> bytes:
 
 
 def _encode_class(
-    name: str,
-    uid: str,
-    flags: int,
-    fields: tuple[tuple[str, str], ...] = (),
-    parent: bytes = bytes([Code.NULL]),
+    name: str, uid: str, flags: int, fields: tuple[tuple[str, str], ...] = (), parent: bytes = bytes([Code.NULL])
 ) -> bytes:
     parts = [bytes([Code.CLASS_DESC]), _encode_utf(name), bytes.fromhex(uid), struct.pack(">BH", flags, len(fields))]
     parts += [code.encode() + _encode_utf(label) for code, label in fields]
