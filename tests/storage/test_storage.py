@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 import random
 import re
 import uuid
@@ -14,7 +15,8 @@ import numpy as np
 import pytest
 
 import sawlog
-from sawlog.storage import Staged, Storage, discard_staged, flight, normalize
+from sawlog.storage import File, Staged, Storage, discard_staged, flight, normalize
+from sawlog.storage.names import make_natural_key, sort_files
 from tests.support import make_dead_links
 
 DATA = np.random.default_rng(1).integers(0, 256, 3_000_000, dtype=np.uint8).tobytes()
@@ -55,6 +57,35 @@ def test_what_is_written_is_found_and_read(place: tuple[Storage, str], monkeypat
     assert source.read_window(len(DATA), 100).tobytes() == b""
     assert source.read_window(0, 5).tobytes() == DATA[:5]
     source.close()
+
+
+@pytest.mark.parametrize("shapes", [["0/00-0", "0/00-0"], ["0/00", "00/0", "a0", "0a", "000/", "٣0"]])
+def test_paths_of_one_shape_are_in_natural_order(shapes: list[str]) -> None:
+    """They are compared as texts, which takes less than their keys."""
+    dice = random.Random(1)
+    for _ in range(300):
+        files = [
+            File("".join(dice.choice("0179") if char == "0" else char for char in dice.choice(shapes)), 0)
+            for _ in range(9)
+        ]
+        assert sort_files(files) == sorted(files, key=lambda file: make_natural_key(file.path))
+
+
+def test_a_pickled_file_keeps_all_that_is_known_of_it() -> None:
+    file = File("s3://bucket/a/b.bin", 7, False, "tag", 1.5, 2.5, True)
+    copy = pickle.loads(pickle.dumps(file))
+    assert all(getattr(copy, name) == getattr(file, name) for name in File.__slots__)
+
+
+def test_a_file_that_another_process_has_found_is_read_without_a_look_at_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(Storage(), f"{tmp_path}/a.bin", DATA[:100])
+    (file,) = Storage().find(f"{tmp_path}/a.bin")
+    copy = pickle.loads(pickle.dumps(file))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", lambda *arguments, **settings: pytest.fail("a look at the path"))
+        assert Storage().read(copy) == DATA[:100]
 
 
 def test_directories_are_walked_in_natural_order(place: tuple[Storage, str]) -> None:

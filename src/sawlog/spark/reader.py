@@ -77,8 +77,8 @@ _METRICS_SUFFIX = ".metrics"
 """What the file that a task's metrics are written to is called, after that which ends the task."""
 _SKIPPED_ROWS = ("orphan_rows", "aborted_rows", "deleted_rows", "incomplete_rows")
 """Notes of findings that count rows which are intact and not delivered."""
-_FACT_ROWS = 1 << 16
-"""Rows of a batch that has only columns of the file."""
+_FACT_ROWS = pa.record_batch({"": pa.nulls(1 << 16)})
+"""Rows without values of the data, which take no memory; batches are slices of them."""
 _JOINED_ROWS = 1 << 13
 """Rows of a batch that is made of small ones; those with as many are none."""
 _JOINED_BYTES = 1 << 20
@@ -432,11 +432,13 @@ class TaskMetrics:
     """Numbers of a task that Spark's UI shows besides rows and bytes."""
 
     def __init__(self) -> None:
-        self._numbers = Counter[str]()
+        self._numbers = Counter(damagedRanges=0, damagedBytes=0, skippedRows=0)
         self._requests = REQUESTS.total
 
     def add(self, findings: Findings) -> None:
         """Add what was found in a fragment."""
+        if not findings.kinds and not findings.notes:
+            return
         self._numbers["damagedRanges"] += findings.kinds.total()
         self._numbers["damagedBytes"] += findings.account.damage
         self._numbers["skippedRows"] += sum(findings.notes[note] for note in _SKIPPED_ROWS)
@@ -548,7 +550,7 @@ def _read_rows_and_damage(
     fragment: Fragment, findings: Findings, file_values: FileValues, target: pa.Schema, rescued: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a fragment, and after them rows of the damaged ranges, which have no values of the data."""
-    for batch in _read_batches(fragment, findings, _FACT_ROWS if target.names else sys.maxsize):
+    for batch in _read_batches(fragment, findings):
         yield batch
         if rescued is not None and (damage := take_damage_batch(findings)) is not None:
             yield rescue(damage, rescued, file_values, fragment.scan.storage, target)
@@ -556,14 +558,14 @@ def _read_rows_and_damage(
         yield rescue(damage, rescued, file_values, fragment.scan.storage, target)
 
 
-def _read_batches(fragment: Fragment, findings: Findings, max_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a fragment; without columns of the data none is decoded, and batches hold `max_rows` rows."""
+def _read_batches(fragment: Fragment, findings: Findings) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a fragment; without columns of the data none is decoded."""
     if fragment.scan.columns:
         yield from fragment.to_batches(findings)
         return
     fragment.scan_into(findings)
-    for start in range(0, findings.rows, max_rows):
-        yield pa.record_batch({"": pa.nulls(min(max_rows, findings.rows - start))})
+    for start in range(0, findings.rows, _FACT_ROWS.num_rows):
+        yield _FACT_ROWS.slice(0, findings.rows - start)
 
 
 @dataclass(frozen=True)

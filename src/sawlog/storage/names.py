@@ -12,6 +12,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 _URL = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]+):")
 _DIGITS = re.compile(r"([0-9]+)")
+_SHAPE = str.maketrans(dict.fromkeys("123456789", "0"))
 _HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 HIDDEN = (".", "_")
@@ -27,8 +28,13 @@ def is_hidden_directory(directory: str) -> bool:
 
 
 def sort_files(files: Iterable[Any]) -> list[Any]:
-    """Return files in the natural order of their paths."""
-    return sorted(files, key=lambda file: make_natural_key(file.path))
+    """Return files in the natural order of their paths.
+
+    Where digits are at the same places of all paths, as in `000007` and `000010`, that is the order of texts.
+    """
+    files = list(files)
+    shapes = {file.path.translate(_SHAPE) for file in files}
+    return sorted(files, key=lambda file: make_natural_key(file.path) if len(shapes) > 1 else file.path)
 
 
 def make_natural_key(path: str) -> str:

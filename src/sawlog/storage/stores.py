@@ -390,10 +390,10 @@ class RemoteStore(FileStore):
 
     def confirm(self) -> None:
         """Ask whether files that were read are still what they were when they were found: see `confirm_files`."""
+        if not self._unconfirmed:
+            return
         first, names = dict(self._unconfirmed), sorted(self._unconfirmed)
         self._unconfirmed.clear()
-        if not first:
-            return
         pairs = zip(posixpath.dirname(names[0]).split("/"), posixpath.dirname(names[-1]).split("/"), strict=False)
         common = [part for part, last_part in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)]
         fs, inner = self._connect_afresh("/".join(common) if len(names) > 1 else names[0])

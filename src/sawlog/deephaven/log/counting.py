@@ -37,6 +37,7 @@ class LogCounter:
         states = np.array([walk.state.item()], judge.STATE)
         self._state, self._numbers = states[0], states.view(np.int64)
         self._first = self._numbers.copy()
+        self._still = self._first[_STILL].tobytes()
 
     def count_into(self, file: File, findings: Findings) -> bool:
         """Return whether a log is counted: nothing but its rows is to be said of it."""
@@ -53,7 +54,7 @@ class LogCounter:
         numbers[_PLACES["target"]] = end
         window = Window(np.frombuffer(data, np.uint8, offset=start), np.uint64(start), np.uint64(end), np.uint64(end))
         status = int(rows.decode_rows(window, self._state, self._out, self._rules))
-        if status != END or numbers[_PLACES["position"]] != end or (numbers != self._first)[_STILL].any():
+        if status != END or numbers[_PLACES["position"]] != end or numbers[_STILL].tobytes() != self._still:
             return False
         findings.rows += int(numbers[_PLACES["rows"]])
         findings.account.record += int(numbers[_PLACES["record_bytes"]])

@@ -416,7 +416,13 @@ class DeephavenLogContents(Contents):
         # A stream opens those logs that have grown: that there is one of them says nothing.
         followed = scan.schema is not None
         single = len(files) == 1 and not followed
-        names = {file.path: name for file in files if (name := self._parse_file_name(file, single=single)) is not None}
+        parts = ("namespace", "table", "internal_partition", "column_partition")
+        options = {part: value for part in parts if (value := getattr(self._options, part)) is not None}
+        names = {}
+        for file in files:
+            name = parse_name(file.name)
+            if single or all(getattr(name, part) in (None, value) for part, value in options.items()):
+                names[file.path] = name._replace(**options) if options else name
         if not names and not followed:
             raise FormatError(f"none of the {len(files)} logs is of the namespace, table and partition asked for")
         tables = {(name.namespace, name.table) for name in names.values() if name.table}
@@ -449,15 +455,6 @@ class DeephavenLogContents(Contents):
         is_whole = self._options.deletes == "apply" and len(head) == file.size
         deletes_nothing = is_whole and not may_delete(np.frombuffer(head, np.uint8, offset=header.size))
         return BinaryLog(file, name, header, deletes_nothing=deletes_nothing)
-
-    def _parse_file_name(self, file: File, *, single: bool) -> LogName | None:
-        """Return what is known of a file, by its name and by the options; None when it is not asked for."""
-        name = parse_name(file.name)
-        fields = ("namespace", "table", "internal_partition", "column_partition")
-        options = {part: getattr(self._options, part) for part in fields if getattr(self._options, part) is not None}
-        if not single and any(getattr(name, part) not in (None, value) for part, value in options.items()):
-            return None
-        return name._replace(**options) if options else name
 
     def _group_logs(self, request: BoundScan) -> list[list[BinaryLog]]:
         partitions: dict[tuple[str, ...], list[BinaryLog]] = {}

@@ -136,14 +136,7 @@ def _make_question(file: File, scan: Scan, start: int, task_bytes: int | None) -
 
 
 def _search(
-    file: File,
-    header: Header,
-    scan: Scan,
-    start: int,
-    task_bytes: int | None,
-    threads: int,
-    *,
-    is_read_again: bool,
+    file: File, header: Header, scan: Scan, start: int, task_bytes: int | None, threads: int, *, is_read_again: bool
 ) -> CutLayout:
     from sawlog.deephaven.log.walk import CutWalk, Entries
 

@@ -335,13 +335,7 @@ def _is_unused_zero(primary: _Primary, storage: Storage) -> bool:
 class Headers:
     """Headers of the files of a location. Picklable: a file is looked at when it is asked for, and only once."""
 
-    def __init__(
-        self,
-        location: Location,
-        storage: Storage,
-        declared: Declared,
-        widths: Mapping[str, int],
-    ) -> None:
+    def __init__(self, location: Location, storage: Storage, declared: Declared, widths: Mapping[str, int]) -> None:
         self._location = location
         self._storage = storage
         self._declared = declared
