@@ -113,6 +113,18 @@ def test_next_position_is_never_followed(tmp_path: Path) -> None:
         assert read_binlog(patched(tmp_path, lie)).column(0).to_pylist() == list(range(1, 13))
 
 
+def test_both_policies_call_a_lost_page_of_a_field_whose_type_is_lost_the_same(tmp_path: Path) -> None:
+    content = bytearray((SYNTHETIC / "stream_writer" / "103_uncompressed_bool" / "4").read_bytes())
+    content[72:76] = b"\xff" * 4  # the type of the field: no value can be cast to it, not even of no rows
+    content[content.index(b"PAR1") + 4] = 0xFF  # the header of the first page
+    path = tmp_path / "4"
+    path.write_bytes(content)
+    with pytest.raises(DamageError, match=r"bad_payload.*a broken page header") as raised:
+        read_binlog(path)
+    (report,) = sawlog.verify(path, format="milvus_binlog").files
+    assert report.damages == [raised.value.damage]
+
+
 def test_trailing_bytes_cost_no_row(tmp_path: Path) -> None:
     path = patched(tmp_path, lambda data: data.extend(bytes(7)))
     with pytest.raises(DamageError, match="trailing_bytes"):

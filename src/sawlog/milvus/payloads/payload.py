@@ -543,6 +543,10 @@ def _zip_columns(
     for row in rows[::step]:
         count = min(step, rows.stop - row)
         keep = np.ones(count, np.uint8) if sound is None else sound[row : row + count]
+        if not keep.any():  # what is none of the field's has no value, even of no rows
+            for stream, _ in streams:
+                stream.skip(count)
+            continue
         yield [_take(stream, keep, field, payload) for stream, field in streams], keep
 
 
