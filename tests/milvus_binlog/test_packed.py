@@ -203,6 +203,8 @@ LIES: dict[str, tuple[str, Callable[[Path], object]]] = {
     ),
     "large": ("no more than", lambda d: (d / "_metadata/manifest-1.avro").write_bytes(b"Obj\x01" + bytes(1 << 21))),
     "other": ("missing", lambda d: lie_by_schema(d, record("Other", x="long"), {"x": 1})),
+    "no groups": ("names no file", lambda d: lie(d, groups=[])),
+    "no files": ("names no file", lambda d: lie(d, groups=[group([0, 1, 100, 101], [])])),
     "nothing": ("type null", lambda d: lie_by_schema(d, record("Other", x=array("null")), {"x": [None] * 9})),
 }
 

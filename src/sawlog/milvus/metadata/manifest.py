@@ -154,11 +154,13 @@ def _read_texts(record: Mapping[str, Any], key: str) -> list[str]:
 
 
 def _check_rows(groups: Sequence[ColumnGroup]) -> None:
-    """Refuse column groups that disagree about the number of rows.
+    """Refuse column groups that have no files, or disagree about the number of rows.
 
     Raises:
-        FormatError: Says how many they have.
+        FormatError: Says so, or how many they have.
     """
+    if not any(group.files for group in groups):
+        raise FormatError("it names no file of a column group")
     counts = {sum(file.rows for file in group.files) for group in groups}
     if len(counts) > 1:
         raise FormatError(f"its column groups have {', '.join(map(str, sorted(counts)))} rows; expected as many each")
