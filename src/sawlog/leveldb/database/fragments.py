@@ -21,7 +21,6 @@ from sawlog.arrow import fill_null, make_array, make_constant, make_fixed_array,
 from sawlog.errors import SawlogError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.format.damage import UNSUPPORTED, Damage, Findings, OnDamage, Tail, TailStatus
-from sawlog.format.query import iterate_conditions
 from sawlog.format.scan import Projection, Scan
 from sawlog.leveldb.columns import (
     BLOB,
@@ -474,7 +473,7 @@ class KeyRange(Fragment):
         if self.shared is None or not self.low:  # later ranges share what the first has read of logs
             for file in (*self.version.prior, *self.version.logs):
                 yield file, 0, file.size
-        if any(condition.column == "key" for condition in iterate_conditions(self.projection.query)):
+        if find_key_interval(self.projection) != EVERY_KEY:
             return
         for table in self.tables:
             is_whole = not table.part and self._split(table) == (b"", None)
