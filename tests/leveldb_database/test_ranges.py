@@ -87,6 +87,16 @@ def test_rows_of_a_whole_range_may_wait_for_those_before(overlapping: Path, monk
     assert len(ranges) == len(list(dataset.fragments(PIECE)))
 
 
+def test_tables_are_not_asked_for_as_a_whole_where_alternatives_spare_blocks(overlapping: Path) -> None:
+    keys = [b"key000010", b"key000020"]
+    filters = [[("key", "=", key)] for key in keys]
+    dataset = sawlog.open(overlapping, format="leveldb_database", filters=filters, use_threads=False)
+    (part,) = dataset.fragments()
+    assert not [file.path for file, _, _ in part.extents if file.path.endswith(".ldb")]
+    stored_keys = sawlog.read(overlapping, format="leveldb_database")["key"].to_pylist()
+    assert dataset.to_table()["key"].to_pylist() == [key for key in stored_keys if key in keys]
+
+
 def test_a_range_that_another_process_reads_gives_the_same_rows(overlapping: Path) -> None:
     dataset = sawlog.open(overlapping, format="leveldb_database", use_threads=False)
     ranges = list(dataset.fragments(PIECE))

@@ -59,9 +59,9 @@ def test_what_is_written_is_found_and_read(place: tuple[Storage, str], monkeypat
     source.close()
 
 
-@pytest.mark.parametrize("shapes", [["0/00-0", "0/00-0"], ["0/00", "00/0", "a0", "0a", "000/", "٣0"]])
-def test_paths_of_one_shape_are_in_natural_order(shapes: list[str]) -> None:
-    """They are compared as texts, which takes less than their keys."""
+@pytest.mark.parametrize("shapes", [["0/00-0"], ["0/00", "00/0", "a0", "0a", "000/", "٣0"]])
+def test_paths_are_in_natural_order_whatever_their_shapes(shapes: list[str]) -> None:
+    """Those of one shape are compared as texts, which takes less than their keys."""
     dice = random.Random(1)
     for _ in range(300):
         files = [

@@ -136,11 +136,9 @@ def find_block_range(table: TableMap, interval: tuple[bytes | None, bytes | None
     """
     count = len(table.handles)
     bounds = table.bounds
-    if bounds is None or (table.has_stamps and not table.has_stamp_column):
+    if interval == EVERY_KEY or bounds is None or (table.has_stamps and not table.has_stamp_column):
         return 0, count
     low, end = interval
-    if low is None and end is None:
-        return 0, count
     index = BoundsReader(bounds)
     # What comes after the last separator is in the last block, if anywhere.
     first = min(_find_data_block(index, count, low), count - 1) if low is not None and count else 0
