@@ -42,12 +42,7 @@ SCALARS: dict[DataType, pa.DataType] = {
 }
 """Types that become one Arrow scalar."""
 
-VECTOR_BYTES = {
-    DataType.FloatVector: 4,
-    DataType.Float16Vector: 2,
-    DataType.BFloat16Vector: 2,
-    DataType.Int8Vector: 1,
-}
+VECTOR_BYTES = {DataType.FloatVector: 4, DataType.Float16Vector: 2, DataType.BFloat16Vector: 2, DataType.Int8Vector: 1}
 """Bytes per dimension of dense vectors; binary vectors have eight dimensions per byte."""
 
 VECTOR_ELEMENTS: dict[DataType, pa.DataType] = {

@@ -122,14 +122,7 @@ BYTES_NULL: Final = 0xFF
 """ByteArray of fixed width, if nulls are allowed: a first byte marks them."""
 MAP_BOOLEAN_NULL: Final = 0x80
 
-CHARSETS: Final = {
-    1: "ISO-8859-1",
-    2: "UTF-8",
-    4: "US-ASCII",
-    8: "UTF-16",
-    16: "UTF-16BE",
-    32: "UTF-16LE",
-}
+CHARSETS: Final = {1: "ISO-8859-1", 2: "UTF-8", 4: "US-ASCII", 8: "UTF-16", 16: "UTF-16BE", 32: "UTF-16LE"}
 """Codes of encodings in a table definition; everything else is ISO-8859-1."""
 DEFAULT_CHARSET: Final = "ISO-8859-1"
 

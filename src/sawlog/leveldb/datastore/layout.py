@@ -81,20 +81,12 @@ MESSAGES: dict[str, dict[str, ProtoField]] = {
     "PathElement": {"type": ProtoField(15, "string"), "id": ProtoField(16, "int64"), "name": ProtoField(17, "string")},
     "Entities": {"entity": ProtoField(1, "message", "EntityProto", repeated=True)},
     "OverallExportMetadata": {"pointer": ProtoField(1, "message", "Pointer", repeated=True)},
-    "Pointer": {
-        "path": ProtoField(2, "string"),
-        "entities": ProtoField(3, "int64"),
-        "bytes": ProtoField(4, "int64"),
-    },
+    "Pointer": {"path": ProtoField(2, "string"), "entities": ProtoField(3, "int64"), "bytes": ProtoField(4, "int64")},
     "ExportMetadata": {
         "export": ProtoField(1, "message", "Export"),
         "outputs": ProtoField(2, "message", "Outputs", repeated=True),
     },
-    "Export": {
-        "name": ProtoField(1, "string"),
-        "start": ProtoField(2, "int64"),
-        "end": ProtoField(3, "int64"),
-    },
+    "Export": {"name": ProtoField(1, "string"), "start": ProtoField(2, "int64"), "end": ProtoField(3, "int64")},
     "Outputs": {"label": ProtoField(1, "string"), "file": ProtoField(2, "string", repeated=True)},
 }
 """The messages that are read; fields that nobody needs are left out, and skipped as unknown ones.
