@@ -17,6 +17,8 @@ import sawlog
 from sawlog.errors import DamageError, IncompleteError, OptionError, UnsupportedError
 from sawlog.format.damage import DamageWarning, Findings
 from sawlog.milvus.payloads.payload import Payload
+from sawlog.testing.outcome import list_places
+from sawlog.testing.outcome import read_rows as read_outcome
 
 from .packing import DELTA, SCHEMA, STATS, array, group, mapping, packed_file, record, write_manifest, write_segment
 from .support import NOW, PK, SECOND, Server, delete, field, message, open_as_it_lies, quiet, write_collection
@@ -381,3 +383,29 @@ def test_rows_that_a_file_lacks_are_reported_by_the_batch_that_lacks_them(tmp_pa
         rows = sawlog.read(tmp_path, on_damage="skip")
     assert rows["101"].to_pylist() == [f"text {row}" for row in (*range(10), *range(40, 100))]
     assert report.rows == len(rows)
+
+
+@pytest.mark.parametrize("keys", [(25,), (5,), (5, 25), (15, 25), (25, 35), (35,), (45,)])
+@pytest.mark.parametrize("texts", ["1_1.parquet", "1_2.parquet", None])
+def test_damage_of_a_file_of_several_batches_is_reported_once(
+    tmp_path: Path, keys: tuple[int, ...], texts: str | None
+) -> None:
+    """Pages of keys are damaged, and the end of a file of texts is gone: of rows 10 to 40, or 40 to 65."""
+    data = write_segment(tmp_path, 900, COLUMNS, CUTS, {"row_group_size": 5}) / "_data"
+    for row in keys:
+        name, group_number = ("0_0.parquet", row // 5) if row < 40 else ("0_1.parquet", (row - 40) // 5)
+        metadata = pq.read_metadata(data / name).row_group(group_number)
+        place = next(
+            column.dictionary_page_offset or column.data_page_offset
+            for column in map(metadata.column, range(metadata.num_columns))
+            if column.path_in_schema == "100"
+        )
+        content = bytearray((data / name).read_bytes())
+        content[place : place + 8] = b"\xff" * 8
+        (data / name).write_bytes(content)
+    if texts is not None:
+        (data / texts).write_bytes((data / texts).read_bytes()[:-20])
+    dataset = open_as_it_lies(tmp_path, on_damage="skip")
+    _, findings = read_outcome(dataset)
+    reported = [damage for part in findings for damage in list_places(part.damages)]
+    assert sorted(reported) == sorted(list_places(damage for report in dataset.verify() for damage in report.damages))

@@ -209,12 +209,12 @@ class BatchFragment(Fragment):
 
     def _is_reporting(self, id: int, join: _Join) -> bool:
         """Return whether this batch reports what is wrong with a file, as the first of its readers that loses rows."""
-        return join.loses_first(id) if join.opened and id in self.batch.slices else id not in self.batch.again
+        return join.loses_first(id) if id in self.batch.slices else id not in self.batch.again
 
     def _blame_file(self, damage: Damage | None, read: Iterable[Field], columns: BatchColumns) -> list[Damage]:
         """Return all that is wrong with the file in which damage was found, as its own check says, and with others."""
         files = self.batch.files
-        other_ids = {id for name in read for id in self._find_file_ids(name)}
+        other_ids = {id for name in read for id in self.find_file_ids(name)}
         place = damage.path if damage is not None else None
         checked = [log for id, log in files.items() if id in other_ids or log.file.path == place]
         named = {field.id: field for field in self.shared.fields.values()}
@@ -228,7 +228,7 @@ class BatchFragment(Fragment):
                 damages.append(odd_file)
         return damages if damage is None or any(listed.path == place for listed in damages) else [damage, *damages]
 
-    def _find_file_ids(self, field: Field) -> Collection[int]:
+    def find_file_ids(self, field: Field) -> Collection[int]:
         """Return the ids of the files of the batch that may hold a field."""
         if field.id in self.batch.groups:
             return [self.batch.groups[field.id]]
@@ -311,12 +311,24 @@ class _Join:
         return min(damage_by_row, key=itemgetter(0), default=None)
 
     def loses_first(self, id: int) -> bool:
-        """Return whether rows of a file are lost here, and none of those in front of them."""
-        path = self._fragment.batch.files[id].file.path
-        pairs = [(self.opened[field.id], field) for field in self.fields_to_read.values() if field.id in self.opened]
-        return path in self._losing and not any(
-            self._columns.loses(id, stored.index, field) for stored, field in pairs if stored.path == path
-        )
+        """Return whether rows of a file are lost here, and none in front; unread files are the first batch's."""
+        batch, path = self._fragment.batch, self._fragment.batch.files[id].file.path
+        first, last, _ = batch.slices[id]
+        try:
+            columns = [
+                (stored.index, field)
+                for field in self.fields_to_read.values()
+                if id in self._fragment.find_file_ids(field)
+                and (stored := self._columns.find_file(field)) is not None
+                and stored.path == path
+            ]
+        except UnreadableError:
+            return id not in batch.again
+
+        def loses(start: int, end: int) -> bool:
+            return any(self._columns.loses(id, index, field, (start, end)) for index, field in columns)
+
+        return (path in self._losing if self.opened else loses(first, last)) and not (first and loses(0, first))
 
     def _mark_sound_rows(self, names: Iterable[str], count: int) -> NDArray[np.uint8]:
         """Return 1 for each of the next `count` rows without known losses in some columns, 0 for others."""
@@ -706,16 +718,14 @@ class BatchColumns:
             raise UnreadableError(Damage(payload.path, 0, 0, BinlogDamageKind.ROW_COUNT_MISMATCH.label, detail))
         return payload
 
-    def loses(self, id: int, index: int, field: Field) -> bool:
-        """Return whether values of a column are lost, or damage is, in front of the rows that are read."""
-        batch = self._fragment.batch
-        first = batch.slices[id].first
-        if not first:
-            return False
-        ((_, payload),) = self._open_log(batch.files[id].file).require_parts(span=(0, first))
+    def loses(self, id: int, index: int, field: Field, span: tuple[int, int]) -> bool:
+        """Return whether values of a column are lost, or damage is, in the rows of a file from the first to the end."""
+        ((_, payload),) = self._open_log(self._fragment.batch.files[id].file).require_parts(span=span)
         with suppress(UnreadableError):
             deque(payload.read_column_batches(index, BATCH_ROWS), 0)
-        return any(loss.first < first or loss.first == loss.end for loss in payload.resolve(index, field))
+        first, end = (row - payload.first_row for row in span)
+        losses = payload.resolve(index, field)
+        return any(loss.first == loss.end or (loss.first < end and first < loss.end) for loss in losses)
 
     def _open_log(self, file: File) -> Log:
         if file.path not in self._logs:
