@@ -14,6 +14,8 @@ import pytest
 import sawlog
 from sawlog.errors import UnsupportedError
 from sawlog.format.damage import DamageWarning
+from sawlog.kernels.layout import Number
+from sawlog.leveldb.database.layout import VALUE_PROPERTIES_OFFSET, VALUE_PROPERTIES_SIZE
 from tests.bytes import mask_crc
 from tests.leveldb_database.support import read_pebble_answers, read_pebble_live
 from tests.leveldb_log.fragments import reference, write
@@ -151,3 +153,17 @@ def test_a_blob_file_of_a_newer_version_is_unsupported(tmp_path: Path, offset: i
     report = sawlog.verify(database, format="leveldb_database")
     assert not report.damaged
     assert any(file.unsupported for file in report.files)
+
+
+@pytest.mark.parametrize("field", [VALUE_PROPERTIES_OFFSET, VALUE_PROPERTIES_SIZE])
+@pytest.mark.parametrize(("byte", "value"), [(0, 255), (1, 2), (7, 64)])
+def test_properties_past_the_end_of_a_blob_file_cost_no_value(
+    tmp_path: Path, field: Number, byte: int, value: int
+) -> None:
+    """No value depends on them; all bytes are accounted for once."""
+    database = change_footer(tmp_path, field.offset + byte, value)
+    assert read_pebble_live(database) == read_pebble_answers(GOLDEN / BLOBS / "answers.jsonl")
+    files = {Path(report.path).name: report for report in sawlog.verify(database, format="leveldb_database").files}
+    report = files["000011.blob"]
+    assert report.account.total == report.size
+    assert report.kinds.keys() == {"bad_blob_part"}

@@ -340,21 +340,21 @@ class ValueFile:
         is_wrong = len(set(self._offsets)) < len(self._offsets)
         yield BlobPart(start, length, "an index of blocks without content" if is_wrong else "", header=not is_wrong)
         end = start + length
-        if self._properties is not None:
-            place, size = self._properties
+        place, size = self._properties or (end, 0)
+        if size > TRAILER_SIZE and place < self._rules.limit:
             if end < place:
                 yield BlobPart(end, place - end, _NOWHERE)
-            if size > TRAILER_SIZE:
-                yield self._judge_properties(place, size)
+            yield self._judge_properties(place, size)
             end = place + size
         if end < self._rules.limit:
             yield BlobPart(end, self._rules.limit - end, _NOWHERE)
         yield BlobPart(self._rules.limit, self._source.size - self._rules.limit, header=True)
 
-    def _judge_properties(self, offset: int, length: int) -> BlobPart:
+    def _judge_properties(self, offset: int, size: int) -> BlobPart:
         """Return the properties, which say how values were compressed; no value depends on them."""
+        length = min(size, self._rules.limit - offset)
         try:
-            self._read_content(offset, length - TRAILER_SIZE)
+            self._read_content(offset, size - TRAILER_SIZE)
         except MalformedError as error:
             return BlobPart.of(offset, length, error)
         return BlobPart(offset, length, header=True)
