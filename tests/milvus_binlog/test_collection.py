@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.errors import FormatError, IncompleteError, OptionError, SchemaError
+from sawlog.format.damage import DamageWarning
 from sawlog.milvus import layout
 from sawlog.milvus.collection.dataset import SegmentsWarning
 from sawlog.milvus.collection.model import Collection, Segment
@@ -396,6 +397,10 @@ def test_backup_directory_with_group_and_metadata(tmp_path: Path) -> None:
     }
     (root / "meta").mkdir()
     (root / "meta" / "full_meta.json").write_text(json.dumps(meta))
+    dataset = sawlog.open(root)
+    with pytest.warns(DamageWarning, match="999/.*the metadata does not name its segment"):
+        assert dataset.to_table()["pk"].to_pylist() == list(range(10))
+    shutil.rmtree(other_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         dataset = sawlog.open(root)

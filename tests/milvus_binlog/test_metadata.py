@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import warnings
@@ -11,8 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import sawlog
+from sawlog.cli.app import app
 from sawlog.errors import DamageError, FormatError, OptionError, SawlogError
 from sawlog.format.damage import DamageWarning
 from sawlog.milvus import layout
@@ -182,6 +185,62 @@ def test_logs_that_the_metadata_does_not_name_are_told(tmp_path: Path) -> None:
     (skipped_file,) = sawlog.open(root, **options).skipped
     assert skipped_file.path.endswith("delta_log/1/2/100/900")
     assert skipped_file.missed
+
+
+@pytest.mark.parametrize(("segment", "missed"), [(99, False), (101, True)])
+def test_segments_that_the_metadata_does_not_name_are_told(tmp_path: Path, segment: int, missed: bool) -> None:
+    """Ids ascend: one that is newer than the metadata may have rows that no other segment has; older ones are gone."""
+    root = tmp_path / "files"
+    write_collection(root, pa.table({"pk": [1, 2]}))
+    write_collection(tmp_path / "other", pa.table({"pk": [3]}), first_id=segment)
+    shutil.copytree(tmp_path / "other", root, dirs_exist_ok=True)
+    server = Server()
+    server.collection(1, "c", [PK], NOW - SECOND)
+    server.segment(1, 2, 100)
+    options = {"metadata": server.save(tmp_path / "etcd.json")}
+    warned = pytest.warns(DamageWarning, match="the metadata does not name its segment")
+    with warned if missed else contextlib.nullcontext():
+        assert pks(root, **options) == [1, 2]
+    skipped = sawlog.open(root, **options).skipped
+    assert {Path(part.path).parts[-3] for part in skipped} == {str(segment)}
+    assert {part.missed for part in skipped} == {missed}
+    report = sawlog.verify(root, **options)
+    assert report.rows == 2
+    assert report.incomplete == missed
+    assert not report.damaged
+    listed = json.loads(
+        CliRunner().invoke(app, ["ls", str(root), "-o", f"metadata={options['metadata']}", "--json"]).stdout
+    )
+    assert [part["state"] for part in listed["parts"]] == ["incomplete" if missed else "clean"]
+    assert {part.missed for part in sawlog.open(root, as_of=NOW + SECOND, **options).skipped} == {False}
+    assert not sawlog.open(root, segments=[segment], **options).skipped
+    assert pks(root, segments=[segment], **options) == [3]
+
+
+def test_segments_that_the_metadata_hides_are_told(tmp_path: Path) -> None:
+    """Those that are imported, of dropped partitions, and of partitions that it does not name: the last are missed."""
+    root = tmp_path / "files"
+    server = Server()
+    server.collection(1, "c", [PK], NOW - SECOND)
+    server.partition(1, 2, "p", 0, NOW)
+    server.partition(1, 3, "gone", 3, NOW)
+    for number, (partition, state) in enumerate([(2, 4), (2, 7), (3, 4), (5, 4)]):
+        part = tmp_path / str(number)
+        write_collection(part, pa.table({"pk": [number]}), first_id=100 * number + 100, partition_id=partition)
+        shutil.copytree(part, root, dirs_exist_ok=True)
+        server.segment(1, partition, 100 * number + 100, state)
+    options = {"metadata": server.save(tmp_path / "etcd.json")}
+    with pytest.warns(DamageWarning, match="the metadata does not name its partition"):
+        assert pks(root, **options) == [0]
+    reasons = {Path(part.path).parts[-3]: (part.reason, part.missed) for part in sawlog.open(root, **options).skipped}
+    assert reasons == {
+        "200": ("its segment is not visible yet", False),
+        "300": ("its partition is dropped", False),
+        "400": ("the metadata does not name its partition", True),
+    }
+    assert sawlog.verify(root, **options).incomplete
+    for settings in ({"view": "history"}, {"partitions": ["gone"]}, {"segments": [300]}):
+        assert "300" not in {Path(part.path).parts[-3] for part in sawlog.open(root, **options, **settings).skipped}
 
 
 def test_a_time_to_live_hides_nothing_silently(tmp_path: Path) -> None:

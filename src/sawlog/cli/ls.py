@@ -228,6 +228,7 @@ def _open(listed: ListedPath, format: Format, storage: Storage, advance: Advance
                     dataset = opened.open(**table.options)
                 if advance is not None:
                     table.rows = count_rows(dataset.contents, dataset.request, make_recorder(losses, advance))
+                    losses.skipped += dataset.skipped
     listed.verdict = losses.verdict
     tails = [report.tail for report in losses.files.values() if report.tail is not None]
     listed.tail = next((tail for tail in tails if tail.status is not TailStatus.CLEAN), None)

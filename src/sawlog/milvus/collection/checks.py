@@ -13,11 +13,12 @@ from sawlog.format.contract import Projection
 from sawlog.format.damage import FileReport, Skipped
 from sawlog.milvus import layout
 from sawlog.milvus.collection.fragments import BatchFragment
-from sawlog.milvus.collection.model import Collection, Missing
+from sawlog.milvus.collection.model import Collection, Missing, Segment
 from sawlog.milvus.collection.selection import Selection
 from sawlog.milvus.layout import BinlogDamageKind, SegmentState
 from sawlog.milvus.metadata.load import Metadata
 from sawlog.milvus.metadata.model import CollectionMeta
+from sawlog.milvus.options import ReadOptions
 from sawlog.storage import Storage
 
 
@@ -65,27 +66,51 @@ def describe_metadata_gap(metadata: Metadata | None, roots: Collection_[str], st
 
 
 def find_left_out(
-    collections: Mapping[int, Collection], metas: Mapping[int, CollectionMeta], table: str | None, until: int | None
+    collections: Mapping[int, Collection], metas: Mapping[int, CollectionMeta], options: ReadOptions, *, history: bool
 ) -> Iterator[Skipped]:
-    """Yield what metadata says is gone, dropped collections and segments; and logs that it does not name.
+    """Yield what metadata says is gone, dropped collections and segments; and segments and logs that it does not name.
 
     Args:
         collections: All collections below the root.
         metas: What the metadata says of them; empty where there is none.
-        table: The collection that was named.
-        until: The time that is asked for; `None` for now.
+        options: The collection, the segments, and the time that are asked for.
+        history: Whether every version of a row is asked for, those of segments that are compacted, too.
     """
+    newest = max((id for meta in metas.values() for id in meta.segments or ()), default=0)
     for id, collection in collections.items():
-        is_dropped = bool(metas) and id not in metas and not (table is not None and collection.has_name(table))
+        is_unknown = bool(metas) and id not in metas and not (options.table and collection.has_name(options.table))
+        dropped = Selection(collection, options).dropped
+        segments = collection.list_origins() if history else collection.list_living(options.until, dropped)
+        read_ids = {segment.id for segment in segments}.union(options.segments)
         for segment in collection.segments.values():
-            dropped = segment.meta is not None and segment.meta.state == SegmentState.DROPPED and until is None
-            if is_dropped or dropped:
-                reason = "its segment is dropped" if dropped else "its collection is none of the metadata's"
-                logs = [*(log for insert in segment.inserts.values() for log in insert), *segment.deltas]
-                yield from (Skipped(log.file.path, reason, log.file.size) for log in logs)
+            reason, missed = "its collection is none of the metadata's" if is_unknown else "", False
+            if not is_unknown and segment.id not in read_ids:
+                reason, missed = _explain_absence(collection, segment, newest, is_now=options.until is None)
+            missed = missed and not options.segments
+            logs = [*(log for insert in segment.inserts.values() for log in insert), *segment.deltas] if reason else []
+            yield from (Skipped(log.file.path, reason, log.file.size, missed) for log in logs)
             for log in segment.unnamed:
                 missed = log.kind == layout.DELTA_LOG
                 yield Skipped(log.file.path, "the metadata does not name it", log.file.size, missed)
+
+
+def _explain_absence(collection: Collection, segment: Segment, newest: int, *, is_now: bool) -> tuple[str, bool]:
+    """Return why a segment is not read, as a phrase, empty where metadata does not say it; and whether rows may lack.
+
+    Ids ascend: a segment that is newer than all that are known may have rows that no other has.
+    """
+    if segment.meta is None or collection.meta is None:
+        has_states = collection.has_states
+        return "the metadata does not name its segment" if has_states else "", is_now and segment.id > newest
+    if segment.meta.state == SegmentState.DROPPED:
+        return "its segment is dropped" if is_now else "", False
+    if not segment.meta.is_live:
+        return "its segment is not visible yet", False
+    if segment.is_l0 or segment.partition in (collection.meta.partitions or (segment.partition,)):
+        return "", False
+    if segment.partition in collection.meta.dropped_partitions:
+        return "its partition is dropped", False
+    return "the metadata does not name its partition", is_now
 
 
 def list_remarks(selection: Selection, view: str) -> Iterator[str]:

@@ -667,7 +667,8 @@ class CollectionContents(Contents):
 
     def skipped_files(self, request: BoundScan) -> list[Skipped]:
         """Yield what the metadata says is gone or does not name, and what statistics rule out."""
-        skipped = [*find_left_out(self.collections, self._metas, self._options.table, self._until)]
+        history = request.scan.view == "history"
+        skipped = [*find_left_out(self.collections, self._metas, self._options, history=history)]
         if without := self._rule_out_segments(request):
             segments = [self.collection.segments[id] for id in sorted(without)]
             skipped += [
