@@ -125,7 +125,9 @@ VERBS: dict[str, Callable[[str, str], Any]] = {
 
 
 def calls(action: Callable[[], Any]) -> int:
-    """How many Python functions and generators are entered, in any thread."""
+    """How many Python functions and generators are entered, in any thread; none by garbage of other tests."""
+    gc.collect()
+    gc.disable()
     entered = [0]
 
     def count(frame: Any, event: str, argument: Any) -> None:
@@ -138,6 +140,7 @@ def calls(action: Callable[[], Any]) -> int:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
+        gc.enable()
     return entered[0]
 
 
