@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,8 @@ from sawlog.kernels.snappy import expand_snappy
 LENGTHS = {"small": (100, "100-byte"), "large": (1000, "1,000-byte")}
 KEY_BYTES = 16
 WRITE_BUFFER = 64 << 20
+PAUSE = 0.3
+"""Seconds in which LevelDB, when it rewrites its files, writes more of them."""
 
 
 def cases(settings: Settings) -> Iterator[Case]:
@@ -103,8 +106,18 @@ def fill_leveldb(path: Path, count: int, length: int, compression: str | None, t
                 for key, value in pairs:
                     batch.put(key, value)
         database.compact_range()
-    iterate_leveldb(path)
+    settle(path)
     return path
+
+
+def settle(path: Path) -> None:
+    """Let LevelDB finish what it does to its files by itself: a copy has no tables then that are only begun."""
+    import plyvel
+
+    with plyvel.DB(str(path)):
+        sizes: list[int] | None = None
+        while sizes != (sizes := [file.stat().st_size for file in sorted(path.iterdir())]):
+            time.sleep(PAUSE)
 
 
 def fill_rocksdb(path: Path, count: int, length: int, compression: str | None) -> Path:
