@@ -106,15 +106,15 @@ def fill_leveldb(path: Path, count: int, length: int, compression: str | None, t
                 for key, value in pairs:
                     batch.put(key, value)
         database.compact_range()
-    settle(path)
+    settle(path, options)
     return path
 
 
-def settle(path: Path) -> None:
+def settle(path: Path, options: dict[str, Any]) -> None:
     """Let LevelDB finish what it does to its files by itself: a copy has no tables then that are only begun."""
     import plyvel
 
-    with plyvel.DB(str(path)):
+    with plyvel.DB(str(path), **options):
         sizes: list[int] | None = None
         while sizes != (sizes := [file.stat().st_size for file in sorted(path.iterdir())]):
             time.sleep(PAUSE)
