@@ -8,11 +8,13 @@ import numpy as np
 
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.memory import copy_bytes, load_u16, load_u32, load_u64, store_u64
-from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIXTEEN, _TWO, _ZERO
+from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _TWO, _ZERO
+from sawlog.kernels.vector import copy_32
 
 SLACK = 32
 """Bytes that an expansion may write past its end."""
 
+_SLACK = np.uint64(SLACK)
 _LONG_LITERAL = np.uint64(60)
 _TAG = np.uint64(3)
 
@@ -50,9 +52,8 @@ def expand_snappy(data: Any, start: Any, end: Any, out: Any, size: Any) -> Any:
             length += _ONE
             if length > end - pos or length > size - out_pos:
                 return False
-            if length <= _SIXTEEN and end - pos >= _SIXTEEN:
-                store_u64(out, out_pos, load_u64(data, pos))
-                store_u64(out, out_pos + _EIGHT, load_u64(data, pos + _EIGHT))
+            if length <= _SLACK and end - pos >= _SLACK:
+                copy_32(out, out_pos, data, pos)
             else:
                 copy_bytes(out, out_pos, data, pos, length)
             pos += length
@@ -96,6 +97,11 @@ def repeat_bytes(out: Any, pos: Any, back: Any, length: Any) -> None:
         store_u64(out, pos, load_u64(out, source))
         pos += pos - source
     while pos < stop:
-        store_u64(out, pos, load_u64(out, source))
-        source += _EIGHT
-        pos += _EIGHT
+        if pos - source >= _SLACK:
+            copy_32(out, pos, out, source)
+            source += _SLACK
+            pos += _SLACK
+        else:
+            store_u64(out, pos, load_u64(out, source))
+            source += _EIGHT
+            pos += _EIGHT
