@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from numba import types
 from numba.core import cgutils, config
 from numba.core.codegen import CPUCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.errors import NumbaExperimentalFeatureWarning
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.extending import intrinsic
 from numba.np import arrayobj
@@ -96,14 +98,20 @@ class _Part(CPUCodeLibrary):
 
 @contextmanager
 def _compile_in_parts() -> Iterator[None]:
-    """Have Numba leave code as it is, in the block. Collect no garbage: that would look through all of Numba often."""
+    """Have Numba leave code as it is, in the block. Collect no garbage: that would look through all of Numba often.
+
+    A helper that was compiled for a record would serve for records that begin with the same fields, too: that is a
+    fault, since it depends on what was compiled before.
+    """
     codegen = cpu_target.target_context.codegen()
     collects = gc.isenabled()
     with global_compiler_lock:
         before, codegen._library_class = codegen._library_class, _Part
         gc.disable()
         try:
-            yield
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", NumbaExperimentalFeatureWarning)
+                yield
         finally:
             codegen._library_class = before
             if collects:

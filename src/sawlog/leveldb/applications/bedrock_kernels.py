@@ -44,8 +44,8 @@ LEVEL = make_record_type("inner", "remaining", "names", "items")
 where its names begin among all, and how many items it has so far."""
 NAME = make_record_type("start", "length")
 """A name in a compound that is open, in the values."""
-_STATE = make_record_type(("position", np.uint64), "names", "is_full")
-"""How far the texts and the names are, and whether there was no room for a text."""
+_STATE = make_record_type("is_full", ("position", np.uint64), "names")
+"""Whether there was no room for a text, and how far the texts and the names are."""
 MAX_NAMES = 1024
 ROOM = 6
 """Bytes of text that a byte of a value makes at the most, but for the frame of a subchunk."""

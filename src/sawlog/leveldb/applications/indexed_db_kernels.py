@@ -39,8 +39,8 @@ _DOUBTFUL, _RECORD, _EXISTS, _INDEX_ENTRY = range(len(KINDS))
 DATABASE, STORE, INDEX, VERSION = range(4)
 """Rows of `Rendered.numbers`."""
 
-_STATE = make_record_type(("position", np.uint64), "names")
-"""How far the texts and the names are."""
+_STATE = make_record_type("names", ("position", np.uint64))
+"""How far the names and the texts are."""
 ROW_ROOM = 256
 """Bytes that there is room for besides, for each."""
 

@@ -42,16 +42,7 @@ from sawlog.kernels.numbers import (
     _ZERO,
 )
 from sawlog.kernels.protobuf import read_varint
-from sawlog.kernels.signature import (
-    Array,
-    Bytes,
-    Int64,
-    Int64s,
-    OutBytes,
-    OutInt32s,
-    OutInt64s,
-    UInt64s,
-)
+from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt32s, OutInt64s, UInt64s
 from sawlog.kernels.text import HIGH_BITS, find_utf8_end, make_text, put_latin_1, put_utf_16
 from sawlog.kernels.vector import copy_16, copy_32, copy_short
 from sawlog.leveldb.applications.script_kernels import LEVEL, MAX_LEVELS, MAX_NAMES, NAME, put_script
@@ -94,8 +85,8 @@ _LEVEL = make_record_type(*((name, np.uint64) for name in ("node", "field", "num
 values that has so far plus one if it is a list, otherwise 0, and where the message ends."""
 _MAX_DEPTH = 32
 """Messages in messages; declarations have fewer."""
-_STATE = make_record_type(("position", np.uint64), "names", "is_full")
-"""How far the texts and the names in values of scripts are, and whether there was no room for a value."""
+_STATE = make_record_type("is_full", ("position", np.uint64), "names")
+"""Whether there was no room for a value, and how far the texts and the names in values of scripts are."""
 MAX_ROOM, MAX_ROW_ROOM = 16, 512
 """Bytes of text that there is room for at most, for each byte of all values, and for each value besides: short fields
 have long names."""
