@@ -20,9 +20,13 @@ from sawlog import DamageError
 from sawlog.format.damage import Findings, OnDamage
 from sawlog.format.planning import plan_for_threads
 from sawlog.leveldb.applications.fragments import Decoded
+from sawlog.leveldb.columns import ENTRY_SCHEMA, KEY, OPERATION_NAMES, VALUE, EntryRun
+from sawlog.leveldb.database import kernels
 from sawlog.leveldb.database.dataset import DatabaseContents
 from sawlog.leveldb.database.fragments import KeyRange, LogEntries
+from sawlog.leveldb.database.merge import MergedEntries
 from sawlog.leveldb.database.version import LiveTable
+from sawlog.leveldb.records.transactions import PendingOperations
 from sawlog.leveldb.table import rows as table_rows
 from sawlog.leveldb.table.rows import TableRange
 from sawlog.storage import File
@@ -31,6 +35,7 @@ from tests.leveldb_database.support import APPLICATION_PATHS, GOLDEN, rename_com
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
 PIECE = 64 << 10
+NO_COVERS = np.zeros(0, np.uint8), np.zeros(1, np.int64), np.zeros(0, np.int64)
 ROUNDS = 4
 
 
@@ -152,6 +157,29 @@ def test_tables_give_what_the_engine_answers_however_they_overlap(tmp_path: Path
         batches = [batch for part in dataset.fragments(size) for batch in part.to_batches()]
         table = pa.Table.from_batches(batches, dataset.schema)
         assert list(zip(*(table.column(name).to_pylist() for name in ("key", "value")), strict=True)) == expected
+
+
+@pytest.mark.parametrize("runs", [2, 12])
+def test_runs_whose_keys_are_not_in_order_are_merged_as_if_they_were(runs: int) -> None:
+    """Keys in the middle begin otherwise than the first and the last, and ascend after that."""
+    dice = random.Random(runs)
+    numbers = list(range(runs * 200))
+    dice.shuffle(numbers)
+    groups, newest = [], {}
+    for number in range(runs):
+        keys = [b"key%05d" % place for place in sorted(numbers[number::runs])]
+        keys[50:150] = [key.replace(b"key", b"new") for key in keys[50:150]]
+        values = [dice.randbytes(dice.randrange(200)) for _ in keys]
+        sequences = [1000 * (runs - number) + place for place in range(len(keys))]
+        newest |= {key: (key, value) for key, value in zip(keys, values, strict=True) if key not in newest}
+        rows = zip(sequences, [OPERATION_NAMES.index("put")] * len(keys), keys, values, strict=True)
+        batch = pa.RecordBatch.from_pylist([dict(zip(ENTRY_SCHEMA.names, row, strict=True)) for row in rows])
+        groups.append([EntryRun(f"{number}.ldb", 0, [batch.cast(ENTRY_SCHEMA)])])
+    merged = MergedEntries(groups, kernels.Covers(*NO_COVERS), PendingOperations(), bytewise=True)
+    (entries,) = merged.make_batches(
+        pa.schema([ENTRY_SCHEMA.field(KEY), ENTRY_SCHEMA.field(VALUE)]), {}, include_dead=False
+    )
+    assert list(zip(*(column.to_pylist() for column in entries.columns), strict=True)) == sorted(newest.values())
 
 
 class CountedKey(bytes):

@@ -18,12 +18,7 @@ _MAX_ELEMENTS = 200_000
 _MAX_DEPTH = 32
 
 _TIME_TYPES = frozenset({"datetime", "dbdatetime", "instant"})
-_UNIT_WORDS = {
-    "millis": "ms",
-    "micros": "us",
-    "nanos": "ns",
-    "seconds": "s",
-}
+_UNIT_WORDS = {"millis": "ms", "micros": "us", "nanos": "ns", "seconds": "s"}
 _STREAMING = frozenset({"loggerlistener", "listener", "logger", "logformat"})
 
 

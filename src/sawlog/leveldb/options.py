@@ -11,10 +11,7 @@ from sawlog.format.options import check_record_bytes, make_rescue_metadata
 from sawlog.guard import parse_time
 
 RecoveryMode = Literal[
-    "absolute_consistency",
-    "point_in_time_recovery",
-    "tolerate_corrupted_tail_records",
-    "skip_any_corrupted_records",
+    "absolute_consistency", "point_in_time_recovery", "tolerate_corrupted_tail_records", "skip_any_corrupted_records"
 ]
 """RocksDB's `WALRecoveryMode`, without its k and in snake case."""
 

@@ -41,11 +41,7 @@ class Leftover:
 
 
 def vacuum(
-    path: PathLike,
-    *,
-    older_than: float = DAY,
-    dry_run: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
+    path: PathLike, *, older_than: float = DAY, dry_run: bool = False, storage_options: Mapping[str, Any] | None = None
 ) -> list[Leftover]:
     """Delete what writers that were killed have left in a directory, and finish commits that were cut off.
 

@@ -93,11 +93,7 @@ class Planner:
     """
 
     def __init__(
-        self,
-        scan: Scan,
-        projections: Mapping[str, Projection],
-        location_bytes: int,
-        max_bytes: int | None = None,
+        self, scan: Scan, projections: Mapping[str, Projection], location_bytes: int, max_bytes: int | None = None
     ) -> None:
         self._scan = scan
         self._projections = projections

@@ -233,11 +233,7 @@ class RowBatch:
         }
         self._texts.clear()
         return assemble(
-            self._schema,
-            rows,
-            columns,
-            self._path,
-            lambda: make_fixed_array(pa.int64(), self.starts[:rows].copy()),
+            self._schema, rows, columns, self._path, lambda: make_fixed_array(pa.int64(), self.starts[:rows].copy())
         )
 
     def _judge(self, place: int, rows: int) -> NDArray[np.bool_] | None:

@@ -284,10 +284,6 @@ class BlockIndex(Bitcoin):
             lambda key: {"name": key.take(key.take_byte(), "name").decode("ascii", "backslashreplace")},
             _read_setting,
         ),
-        layout.REINDEXING: (
-            "reindexing",
-            lambda key: {},
-            _read_setting,
-        ),
+        layout.REINDEXING: ("reindexing", lambda key: {}, _read_setting),
         layout.BEST_BLOCK: ("best_block", lambda key: {}, _read_locator),
     }

@@ -451,10 +451,7 @@ _SHOWN = MessageRows(
 _NOTIFICATION_KEYS = KeyPatterns(
     [
         KeyPattern(prefix, kind, (KeyPart("origin", "text", b"\0"), KeyPart("notification_id")), message)
-        for prefix, kind, message in (
-            (_DATA, "notification", "Notification"),
-            (_RESOURCES, "resources", "Resources"),
-        )
+        for prefix, kind, message in ((_DATA, "notification", "Notification"), (_RESOURCES, "resources", "Resources"))
     ],
     _SHOWN,
 )

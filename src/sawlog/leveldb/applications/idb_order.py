@@ -18,10 +18,7 @@ _RANKS = {
 _SIMPLE_GLOBAL, _SIMPLE_STORE = 7, 6
 """Types below have one key each, in what belongs to no database, and in the metadata of one."""
 _SCOPES = 50
-_IDS: dict[bool, dict[int, int]] = {
-    True: {100: 1},
-    False: {50: 2, 100: 3, 150: 1, 151: 2, 200: 0, 201: 1},
-}
+_IDS: dict[bool, dict[int, int]] = {True: {100: 1}, False: {50: 2, 100: 3, 150: 1, 151: 2, 200: 0, 201: 1}}
 """How many integers follow these types, of what belongs to no database and of metadata."""
 _NAMES: dict[bool, dict[int, int]] = {True: {201: 2}, False: {200: 1, 201: 1}}
 """How many names follow, after these integers."""

@@ -222,10 +222,7 @@ _ENTITY_KEYS = KeyPatterns(
     _ENTITIES,
 )
 _NEITHER, _OTHER = (k.UNREAD, 1, 0), (_ENTITIES.nodes[""], 1, 0)
-_READINGS = {
-    **{name: (_ENTITIES.nodes[name], *_TIMES.get(name, ((), 1, 0))[1:]) for name in _DATA},
-    _PICKLED: _NEITHER,
-}
+_READINGS = {**{name: (_ENTITIES.nodes[name], *_TIMES.get(name, ((), 1, 0))[1:]) for name in _DATA}, _PICKLED: _NEITHER}
 """By data type: the number of the message of its entities, and unit and beginning of the time in it."""
 
 
@@ -249,8 +246,7 @@ class SyncData(view.ApplicationView):
         # A name begins with a letter, and what comes after the last one is not read.
         are_names = np.array([*(name[:1].isalpha() for name in types), False])
         nodes, units, epochs = np.array(
-            [*(_READINGS.get(name, _OTHER if name[:1].isalpha() else _NEITHER) for name in types), _NEITHER],
-            np.int64,
+            [*(_READINGS.get(name, _OTHER if name[:1].isalpha() else _NEITHER) for name in types), _NEITHER], np.int64
         )[type_places].T
         are_metadata, are_schemas = match_texts(forms, b"md"), stored.are_of("schema")
         have_keys, has_node = stored.are_there("key"), stored.are_there("node")

@@ -150,8 +150,11 @@ class JudgedTable(TableRange):
                 for judge in judges:
                     offsets = view_values(batch.column(OFFSET_COLUMN), np.int64)
                     rows = batch.select(read_schema.names)
+                    is_ascending = self.virtual is None and reader.is_ascending
                     judged = (
-                        judge.judge_deletions(rows, offsets) if of_deletions else judge.judge_entries(rows, offsets)
+                        judge.judge_deletions(rows, offsets)
+                        if of_deletions
+                        else judge.judge_entries(rows, offsets, is_ascending=is_ascending)
                     )
                     for entries in judged:
                         if delivers:

@@ -9,17 +9,7 @@ import numpy as np
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import are_bytes_equal, compare_bytes, copy_bytes, load_big_u64
 from sawlog.kernels.numbers import _EIGHT, _SIXTEEN, _ZERO
-from sawlog.kernels.signature import (
-    WRITABLE,
-    Bool,
-    Bytes,
-    Int32s,
-    Int64,
-    Int64s,
-    OutBytes,
-    OutInt64s,
-    UInt64s,
-)
+from sawlog.kernels.signature import WRITABLE, Bool, Bytes, Int32s, Int64, Int64s, OutBytes, OutInt64s, UInt64s
 from sawlog.kernels.vector import copy_16, copy_short
 
 # What becomes of an entry.
@@ -58,7 +48,7 @@ class Order(NamedTuple):
 
     Attributes:
         numbers: int64, of the entries.
-        words: uint64, bytes of the key of each that `write_words` has written.
+        words: uint64, of the key of each, see `append_batch`.
     """
 
     numbers: Int64s
@@ -165,36 +155,6 @@ def _is_before(entries: Any, one: Any, two: Any) -> Any:
     """Return whether the first of two entries comes first, or may as well as the other."""
     compared = _compare(entries, one, two)
     return compared < 0 or (compared == 0 and entries.ranks[one] >= entries.ranks[two])
-
-
-@kernel
-def write_words(entries: Entries, skipped: Int64, order: Annotated[Order, WRITABLE]) -> Bool:
-    """Write an order of entries as they are: their numbers, and words that compare as their keys as far as they differ.
-
-    Args:
-        entries: See `Entries`.
-        skipped: int64, how many bytes all keys are said to begin with.
-        order: Set; each word to the eight bytes of its key that follow these, zeros where there are none.
-
-    Returns:
-        Whether all keys do begin with the same bytes; otherwise the words say nothing.
-    """
-    keys, words = entries.keys, order.words
-    length = np.uint64(skipped)
-    for entry in range(len(words)):
-        order.numbers[entry] = entry
-        start, end = np.uint64(entries.edges[entry]), np.uint64(entries.edges[entry + 1])
-        if end - start < length or not are_bytes_equal(keys, start, keys, _ZERO, length):
-            return False
-        pos = start + length
-        if end - pos >= _EIGHT:
-            words[entry] = load_big_u64(keys, pos)
-        else:
-            word = _ZERO
-            for place in range(_EIGHT):
-                word = word << _EIGHT | (np.uint64(keys[pos + place]) if pos + place < end else _ZERO)
-            words[entry] = word
-    return True
 
 
 @kernel
@@ -375,6 +335,9 @@ class Columns(NamedTuple):
         codes: uint8, the operations.
         effects: uint8, of the operations: PUTS, DELETES or MERGES.
         batches: int64, the number of the batch of each.
+        value_starts: int32, where each value begins in the bytes of its batch.
+        numbers: int64, of the entries.
+        words: uint64, which compare as keys do, as far as they differ.
     """
 
     keys: Bytes
@@ -384,35 +347,62 @@ class Columns(NamedTuple):
     codes: Bytes
     effects: Bytes
     batches: Int64s
+    value_starts: Int32s
+    numbers: Int64s
+    words: UInt64s
 
 
 @kernel
 def append_batch(
-    batch: Batch, number: Int64, first: Int64, effects: Bytes, columns: Annotated[Columns, WRITABLE]
-) -> None:
-    """Copy a batch to the columns of all.
+    batch: Batch, number: Int64, first: Int64, shared: Int64, effects: Bytes, columns: Annotated[Columns, WRITABLE]
+) -> Bool:
+    """Copy a batch to the columns of all, and write words: the eight bytes of each key after those that all share.
 
     Args:
         batch: The batch.
         number: Its number.
         first: int64, how many entries are before it.
+        shared: int64, how many bytes all keys are said to begin with.
         effects: uint8, by operation.
         columns: Room for it; the key before it ends at `edges[first]`.
+
+    Returns:
+        Whether its keys do begin as that of the first entry; otherwise the words say nothing.
     """
-    rows = len(batch.codes)
+    keys, rows, length = columns.keys, len(batch.codes), np.uint64(shared)
     start, used = batch.key_offsets[0], columns.edges[first]
     shift = used - start
     size = np.uint64(batch.key_offsets[rows] - start)
-    copy_bytes(columns.keys, np.uint64(used), batch.keys, np.uint64(start), size)
+    copy_bytes(keys, np.uint64(used), batch.keys, np.uint64(start), size)
     for row in range(rows):
-        place = first + row
-        code = batch.codes[row]
-        columns.edges[place + 1] = batch.key_offsets[row + 1] + shift
-        columns.value_sizes[place] = batch.value_offsets[row + 1] - batch.value_offsets[row]
-        columns.sequences[place] = batch.sequences[row]
-        columns.codes[place] = code
-        columns.effects[place] = effects[code]
-        columns.batches[place] = number
+        columns.edges[first + row + 1] = batch.key_offsets[row + 1] + shift
+        columns.value_starts[first + row] = batch.value_offsets[row]
+        columns.value_sizes[first + row] = batch.value_offsets[row + 1] - batch.value_offsets[row]
+        columns.sequences[first + row] = batch.sequences[row]
+        columns.codes[first + row] = batch.codes[row]
+        columns.effects[first + row] = effects[batch.codes[row]]
+        columns.batches[first + row] = number
+        columns.numbers[first + row] = first + row
+    is_shared = True
+    pos = np.uint64(used)
+    for row in range(first, first + rows):
+        end = np.uint64(columns.edges[row + 1])
+        if end - pos < length or not are_bytes_equal(keys, pos, keys, _ZERO, length):
+            is_shared = False
+        columns.words[row] = _make_word(keys, min(pos + length, end), end)
+        pos = end
+    return is_shared
+
+
+@inlined
+def _make_word(keys: Any, pos: Any, end: Any) -> Any:
+    """Return the first eight bytes of a string, zeros where it has none, as a number."""
+    if end - pos >= _EIGHT:
+        return load_big_u64(keys, pos)
+    word = _ZERO
+    for place in range(_EIGHT):
+        word = word << _EIGHT | (np.uint64(keys[pos + place]) if pos + place < end else _ZERO)
+    return word
 
 
 @kernel
@@ -492,44 +482,49 @@ def pick_entries(columns: Columns, numbers: Int64s, picked: Annotated[Picked, WR
             picked.codes[place] = columns.codes[numbers[place]]
 
 
-class Delivered(NamedTuple):
-    """The entries of each batch that are delivered, one batch after the other.
-
-    Attributes:
-        rows: int64, of the entries in their batches.
-        places: int64, where they are delivered.
-        ends: int64, per batch where its entries end in these.
-    """
-
-    rows: Int64s
-    places: Int64s
-    ends: Int64s
+_TOGETHER = 8
+"""The values of so many batches are together in `Values`."""
 
 
 @kernel
-def sort_by_batch(numbers: Int64s, batches: Int64s, starts: Int64s, delivered: Annotated[Delivered, WRITABLE]) -> None:
-    """Sort entries that are delivered by their batches.
+def sort_by_batch(
+    numbers: Int64s, batches: Int64s, sorted_numbers: OutInt64s, places: OutInt64s, ends: OutInt64s
+) -> None:
+    """Sort entries that are delivered by the `Values` that their batches are in.
 
     Args:
         numbers: int64, of the entries.
         batches: int64, of each entry of all its batch.
-        starts: int64, the first entry of each batch.
-        delivered: See `Delivered`; `ends` begins with zeros.
+        sorted_numbers: int64, set to the entries of the first `Values`, then to those of the next.
+        places: int64, set to where each of these is delivered.
+        ends: int64, where the entries of each `Values` end in these; set, and begins with zeros.
     """
     for place in range(len(numbers)):
-        delivered.ends[batches[numbers[place]]] += 1
+        ends[batches[numbers[place]] // _TOGETHER] += 1
     used = 0
-    for batch in range(len(delivered.ends)):
-        count = delivered.ends[batch]
-        delivered.ends[batch] = used
+    for group in range(len(ends)):
+        count = ends[group]
+        ends[group] = used
         used += count
     for place in range(len(numbers)):
         number = numbers[place]
-        batch = batches[number]
-        used = delivered.ends[batch]
-        delivered.rows[used] = number - starts[batch]
-        delivered.places[used] = place
-        delivered.ends[batch] = used + 1
+        group = batches[number] // _TOGETHER
+        sorted_numbers[ends[group]] = number
+        places[ends[group]] = place
+        ends[group] += 1
+
+
+class Values(NamedTuple):
+    """The bytes of the values of some batches, which one call copies."""
+
+    first: Bytes
+    second: Bytes
+    third: Bytes
+    fourth: Bytes
+    fifth: Bytes
+    sixth: Bytes
+    seventh: Bytes
+    eighth: Bytes
 
 
 @always_inlined
@@ -546,18 +541,19 @@ def _copy_exactly(target: Any, pos: Any, source: Any, start: Any, length: Any) -
 
 
 @kernel
-def put_values(data: Bytes, offsets: Int32s, rows: Int64s, places: Int64s, ends: Int32s, out: OutBytes) -> None:
-    """Copy the values of a batch to their places.
+def put_values(values: Values, columns: Columns, numbers: Int64s, places: Int64s, ends: Int32s, out: OutBytes) -> None:
+    """Copy the values of some batches to their places.
 
     Args:
-        data: uint8; value i is `data[offsets[i] : offsets[i + 1]]`.
-        offsets: int32.
-        rows: int64, of the values.
-        places: int64, where each is delivered.
+        values: Of these batches.
+        columns: Of all entries.
+        numbers: int64, of the entries.
+        places: int64, where each is delivered; empty: one after the other.
         ends: int32: what is delivered at place i ends at `ends[i + 1]`.
         out: uint8, room for all.
     """
-    for i in range(len(rows)):
-        start = np.uint64(offsets[rows[i]])
-        length = np.uint64(offsets[rows[i] + 1]) - start
-        _copy_exactly(out, np.uint64(ends[places[i]]), data, start, length)
+    for i in range(len(numbers)):
+        number = numbers[i]
+        place = places[i] if len(places) else i
+        start, length = np.uint64(columns.value_starts[number]), np.uint64(columns.value_sizes[number])
+        _copy_exactly(out, np.uint64(ends[place]), values[columns.batches[number] % _TOGETHER], start, length)

@@ -27,6 +27,7 @@ from sawlog.arrow import (
     pack_bits,
     unpack_booleans,
     view_binary,
+    view_offsets,
     view_values,
 )
 from sawlog.errors import SawlogError
@@ -88,13 +89,21 @@ class Judge:
         self._place = live.smallest
         self.flaws: dict[int, str] = {}
 
-    def judge_entries(self, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        """Return the wanted entries of a batch of data blocks: those in their places, and, with `STRAY`, the others."""
+    def judge_entries(
+        self, batch: pa.RecordBatch, offsets: NDArray[np.int64], *, is_ascending: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the wanted entries of a batch of data blocks: those in their places, and, with `STRAY`, the others.
+
+        Args:
+            batch: The entries.
+            offsets: int64, those of their blocks.
+            is_ascending: Whether it is known that no key is below the one before it.
+        """
         keys, rows = batch.column(KEY), batch.num_rows
         before, end = self._place, self._live.end
         has_ranges = RANGE in view_values(batch.column(OPERATION), np.uint8).tobytes()
         is_inside = keys[0].as_py() >= before and keys[-1].as_py() < end
-        if is_inside and not has_ranges and k.ascend(*view_binary(keys, is_own=True), False):
+        if is_inside and not has_ranges and (is_ascending or k.ascend(*view_binary(keys, is_own=True), False)):
             self._place = keys[-1].as_py()
             requested_rows = self._select_wanted(batch)
             if requested_rows.num_rows:
@@ -272,7 +281,7 @@ _PICKED_BYTES = 16 << 20
 LONG = 1024
 """So many entries that are next to each other are delivered as a slice."""
 _FEW_ENTRIES = 256
-"""So many entries are ordered by their keys themselves: to number the keys first takes longer."""
+"""Of so many entries, words are made of the first bytes of keys: to find out first what all share takes longer."""
 _PUT = OPERATION_NAMES.index("put")
 _DELETES = ("delete", "single_delete", "delete_sized")
 _MERGES = ("merge", "delete_range")
@@ -331,10 +340,12 @@ class MergedEntries:
         if self._is_plain:
             return
         entries = self._make_entries()
-        order = _merge_runs(entries, lengths) if bytewise else _sort_entries(entries, 0, rows)
+        stored = k.Order(self._columns.numbers, self._columns.words)
+        order = _merge_runs(entries, stored, lengths) if bytewise else _sort_entries(entries, 0, rows)
         fates = np.zeros(len(order.numbers), np.uint8)
         if not k.resolve(entries, order, covers, fates):
-            order = _merge_runs(entries, lengths, presorted=False)
+            stored = k.Order(np.arange(rows), np.zeros(rows, np.uint64))
+            order = _merge_runs(entries, stored, lengths, presorted=False)
             k.resolve(entries, order, covers, fates)
         self.order = order.numbers
         self.live = fates == k.SHOWN
@@ -443,37 +454,35 @@ class MergedEntries:
                 yield self._make_batch(batch.select(names), None, schema, of_run, partial(np.arange, first, last))
             return
         numbers = self.order if include_dead or self._is_plain else self.order[self.live]
-        for first, last in self._iterate_stretches(numbers):
+        for first, last, sizes in self._iterate_stretches(numbers):
             part = numbers[first:last]
             live = self.live[first:last] if include_dead and not self._is_plain else None
-            yield self._make_batch(self._gather(part, names), live, schema, of_run, partial(np.asarray, part))
+            yield self._make_batch(self._gather(part, names, sizes), live, schema, of_run, partial(np.asarray, part))
 
-    def _iterate_stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-        """Yield ranges of entries: entries next to each other in a batch are left together, if they are many."""
+    def _iterate_stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int, list[int] | None]]:
+        """Yield ranges of entries: entries next to each other in a batch are left together, if they are many.
+
+        The others come with their bytes of keys and values.
+        """
         edges = np.zeros(2 * (len(numbers) // LONG), np.int64)
         used = k.find_stretches(numbers, self._columns.batches, LONG, edges) if len(edges) else 0
         first = 0
         for start, stop in edges[:used].reshape(-1, 2).tolist():
             yield from self._split_entries(numbers, first, start)
-            yield start, stop
+            yield start, stop, None
             first = stop
         yield from self._split_entries(numbers, first, len(numbers))
 
-    def _split_entries(self, numbers: NDArray[np.int64], first: int, last: int) -> Iterator[tuple[int, int]]:
+    def _split_entries(
+        self, numbers: NDArray[np.int64], first: int, last: int
+    ) -> Iterator[tuple[int, int, list[int] | None]]:
         """Yield entries that are to be picked, some at a time: so many that neither rows nor bytes are too many."""
         while first < last:
-            fitting, _ = self._measure(numbers[first : min(first + BATCH_ROWS, last)], _PICKED_BYTES)
-            yield first, first + fitting
+            sizes = np.zeros(2, np.int64)
+            part = numbers[first : min(first + BATCH_ROWS, last)]
+            fitting = k.measure_entries(self._columns, part, _PICKED_BYTES, sizes)
+            yield first, first + fitting, sizes.tolist()
             first += fitting
-
-    def _measure(self, numbers: NDArray[np.int64], limit: int) -> tuple[int, list[int]]:
-        """Return how many entries have no more bytes of values, or one, and their bytes of keys and values."""
-        sizes = np.zeros(2, np.int64)
-        return k.measure_entries(self._columns, numbers, limit, sizes), sizes.tolist()
-
-    @cached_property
-    def _value_parts(self) -> list[tuple[NDArray[np.uint8], NDArray[np.int32]]]:
-        return [view_binary(batch.column(VALUE), is_own=True) for batch in self._batches]
 
     def _make_batch(
         self,
@@ -510,18 +519,16 @@ class MergedEntries:
         names = make_array(list(self._states) or [""], pa.string()).take(state_numbers)
         return pc.if_else(make_array(places < 0, pa.bool_()), make_scalar(None, pa.string()), names)
 
-    def _gather(self, numbers: NDArray[np.int64], names: Sequence[str]) -> pa.RecordBatch:
-        """Return rows by number: a slice if they are next to each other in a batch, else copies one by one."""
+    def _gather(self, numbers: NDArray[np.int64], names: Sequence[str], sizes: list[int] | None) -> pa.RecordBatch:
+        """Return rows by number, copied one by one; without their sizes a slice of the batch in which they are."""
+        count = len(numbers)
         if not names:
-            return make_batch([], pa.schema([]), len(numbers))
-        if not len(numbers):
-            return make_batch_from_rows([], pa.schema([STAMPED_SCHEMA.field(name) for name in names]))
-        first, last = int(numbers[0]), int(numbers[-1])
-        batch_number = int(np.searchsorted(self._starts, first, "right")) - 1
-        start, end = self._starts[batch_number : batch_number + 2].tolist()
-        if last < end and last - first == len(numbers) - 1 and (np.diff(numbers) == 1).all():
-            return self._batches[batch_number].select(names).slice(first - start, len(numbers))
-        count, (key_bytes, value_bytes) = self._measure(numbers, np.iinfo(np.int64).max)
+            return make_batch([], pa.schema([]), count)
+        if sizes is None:
+            batch_number = int(self._columns.batches[numbers[0]])
+            first = int(numbers[0] - self._starts[batch_number])
+            return self._batches[batch_number].select(names).slice(first, count)
+        key_bytes, value_bytes = sizes
         rooms = {
             "keys": (np.uint8, key_bytes, KEY),
             "key_ends": (np.int32, count + 1, KEY),
@@ -547,42 +554,62 @@ class MergedEntries:
         return pa.RecordBatch.from_arrays(arrays, list(names))
 
     def _gather_values(self, numbers: NDArray[np.int64], ends: NDArray[np.int32], size: int) -> pa.Buffer:
-        """Return the bytes of values, each copied once, those of a batch after those of another."""
-        rows, places = Column(np.int64, 2 * len(numbers)).values.reshape(2, -1)
-        delivered = k.Delivered(rows, places, np.zeros(len(self._batches), np.int64))
-        k.sort_by_batch(numbers, self._columns.batches, self._starts, delivered)
+        """Return the bytes of values, each copied once, those of some batches after those of others."""
         values = Column(np.uint8, size)
-        first = 0
-        for parts, last in zip(self._value_parts, delivered.ends.tolist(), strict=True):
-            if first < last:
-                k.put_values(*parts, rows[first:last], places[first:last], ends, values.values)
-            first = last
+        groups = [(numbers, numbers[:0])]
+        if len(self._values) > 1:
+            sorted_numbers, places = Column(np.int64, 2 * len(numbers)).values.reshape(2, -1)
+            group_ends = np.zeros(len(self._values), np.int64)
+            k.sort_by_batch(numbers, self._columns.batches, sorted_numbers, places, group_ends)
+            edges = itertools.pairwise([0, *group_ends.tolist()])
+            groups = [(sorted_numbers[first:last], places[first:last]) for first, last in edges]
+        for values_of_group, group in zip(self._values, groups, strict=True):
+            k.put_values(values_of_group, self._columns, *group, ends, values.values)
         return values.take(size)
+
+    @cached_property
+    def _values(self) -> list[k.Values]:
+        """The bytes of values, of some batches together."""
+        parts = [view_binary(batch.column(VALUE), is_own=True)[0] for batch in self._batches]
+        parts += [np.zeros(0, np.uint8)] * (-len(parts) % len(k.Values._fields))
+        return [k.Values(*group) for group in zip(*[iter(parts)] * len(k.Values._fields), strict=True)]
 
     @cached_property
     def _columns(self) -> k.Columns:
         """The columns of all batches, but for the bytes of values."""
-        parts = [view_binary(batch.column(KEY), is_own=True) for batch in self._batches]
         rows = int(self._starts[-1])
-        keys = Column(np.uint8, sum(int(offsets[-1] - offsets[0]) for _, offsets in parts)).values
-        edges, sequences, batches = Column(np.int64, 3 * (rows + 1)).values.reshape(3, -1)
+        key_parts = [view_binary(batch.column(KEY), is_own=True) for batch in self._batches]
+        keys = Column(np.uint8, sum(int(offsets[-1] - offsets[0]) for _, offsets in key_parts)).values
+        edges, sequences, batches, numbers = Column(np.int64, 4 * (rows + 1)).values.reshape(4, -1)
         codes, effects = Column(np.uint8, 2 * rows).values.reshape(2, -1)
-        sizes = Column(np.int32, rows).values
-        columns = k.Columns(keys, edges, sizes, sequences[:rows], codes, effects, batches[:rows])
+        starts, sizes = Column(np.int32, 2 * rows).values.reshape(2, -1)
+        words = Column(np.uint64, rows).values
+        columns = k.Columns(
+            keys, edges, sizes, sequences[:rows], codes, effects, batches[:rows], starts, numbers[:rows], words
+        )
         edges[0] = 0
-        for number, (key_parts, (_, value_offsets)) in enumerate(zip(parts, self._value_parts, strict=True)):
-            columns_of_batch = self._batches[number].column
-            numbers = (
-                view_values(columns_of_batch(SEQUENCE), np.int64),
-                view_values(columns_of_batch(OPERATION), np.uint8),
+        parts = [
+            k.Batch(
+                *keys_of_batch,
+                view_offsets(batch.column(VALUE), is_own=True),
+                view_values(batch.column(SEQUENCE), np.int64),
+                view_values(batch.column(OPERATION), np.uint8),
             )
-            batch = k.Batch(*key_parts, value_offsets, *numbers)
-            k.append_batch(batch, number, int(self._starts[number]), _EFFECTS, columns)
+            for keys_of_batch, batch in zip(key_parts, self._batches, strict=True)
+        ]
+        for shared in (_measure_prefix(key_parts) if rows > _FEW_ENTRIES else 0, 0):
+            appended = [
+                k.append_batch(batch, number, int(self._starts[number]), shared, _EFFECTS, columns)
+                for number, batch in enumerate(parts)
+            ]
+            if all(appended):
+                break
         return columns
 
     def _make_entries(self) -> k.Entries:
         """Return columns as kernels take them. Entries that are not in their place come first there, and do nothing."""
-        keys, edges, _, sequences, _, effects, _ = self._columns
+        columns = self._columns
+        keys, edges, sequences, effects = columns.keys, columns.edges, columns.sequences, columns.effects
         ranks = sequences
         if len(self._stamps):  # by timestamps, and then by sequence numbers
             ranks = np.empty(len(self._stamps), np.int64)
@@ -611,14 +638,31 @@ def _are_single_puts(batches: Sequence[pa.RecordBatch]) -> bool:
     )
 
 
-def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = True) -> k.Order:
-    """Return entries in key order, by merges of two runs at a time; unsorted runs are sorted first."""
+def _measure_prefix(key_parts: Sequence[tuple[NDArray[np.uint8], NDArray[np.int32]]]) -> int:
+    """Return how many bytes the first and the last key of each batch share."""
+    return len(
+        posixpath.commonprefix(
+            [
+                data[offsets[row] : offsets[row + 1]].tobytes()
+                for data, offsets in key_parts
+                for row in (0, len(offsets) - 2)
+            ]
+        )
+    )
+
+
+def _merge_runs(entries: k.Entries, order: k.Order, lengths: list[int], *, presorted: bool = True) -> k.Order:
+    """Return entries in key order, by merges of two runs at a time; unsorted runs are sorted first.
+
+    Args:
+        entries: The entries.
+        order: All of them as they are; overwritten.
+        lengths: Of the runs.
+        presorted: Whether they are sorted.
+    """
     edges = [0, *itertools.accumulate(length for length in lengths if length)]
     room = edges[-1] if len(edges) > 2 else 0
-    order, spare = (
-        k.Order(Column(np.int64, rows).values, Column(np.uint64, rows).values) for rows in (edges[-1], room)
-    )
-    _write_words(entries, edges, order)
+    spare = k.Order(Column(np.int64, room).values, Column(np.uint64, room).values)
     for first, last in itertools.pairwise(edges if not presorted else ()):
         if not k.is_sorted(entries, first, last):
             order.numbers[first:last] = _sort_entries(entries, first, last).numbers
@@ -632,18 +676,6 @@ def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = Tru
         order, spare = spare, order
         edges = [*edges[0:-1:2], edges[-1]]
     return order
-
-
-def _write_words(entries: k.Entries, edges: Sequence[int], order: k.Order) -> None:
-    """Write an order of entries as they are, with words that compare as their keys do, by the edges of runs."""
-    if edges[-1] <= _FEW_ENTRIES:  # whose keys are compared themselves, where words are the same
-        order.numbers[:], order.words[:] = np.arange(edges[-1]), 0
-        return
-    numbers = (number for first, last in itertools.pairwise(edges) for number in (first, last - 1))
-    ends = (entries.edges[number : number + 2].tolist() for number in numbers)
-    shared = posixpath.commonprefix([entries.keys[start:end].tobytes() for start, end in ends])
-    if not k.write_words(entries, len(shared), order):
-        k.write_words(entries, 0, order)
 
 
 def _sort_entries(entries: k.Entries, first: int, last: int) -> k.Order:

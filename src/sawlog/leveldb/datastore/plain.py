@@ -168,11 +168,7 @@ PATH_TYPE = pa.list_(
     pa.field(
         "element",
         pa.struct(
-            [
-                pa.field("kind", pa.string(), nullable=False),
-                pa.field("id", pa.int64()),
-                pa.field("name", pa.string()),
-            ]
+            [pa.field("kind", pa.string(), nullable=False), pa.field("id", pa.int64()), pa.field("name", pa.string())]
         ),
         nullable=False,
     )

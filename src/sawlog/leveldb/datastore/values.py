@@ -54,10 +54,7 @@ def _make_pool() -> Any:
     field_type = descriptor_pb2.FieldDescriptorProto
     # As in proto2, but text that is no UTF-8 is an error of the record, and not bytes where text is expected.
     file = descriptor_pb2.FileDescriptorProto(
-        name="sawlog/datastore.proto",
-        package=_PACKAGE,
-        syntax="editions",
-        edition=descriptor_pb2.EDITION_2023,
+        name="sawlog/datastore.proto", package=_PACKAGE, syntax="editions", edition=descriptor_pb2.EDITION_2023
     )
     for name, fields in MESSAGES.items():
         message = file.message_type.add(name=name)

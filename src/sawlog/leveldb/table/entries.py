@@ -9,7 +9,7 @@ import numpy as np
 from sawlog.chain.kernels import make_record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.lz4 import expand_lz4
-from sawlog.kernels.memory import copy_bytes, load_u64, prefetch, store_u32, store_u64
+from sawlog.kernels.memory import compare_bytes, copy_bytes, load_u64, prefetch, store_u32, store_u64
 from sawlog.kernels.numbers import _EIGHT, _ONE, _ZERO
 from sawlog.kernels.protobuf import put_varint, read_varint
 from sawlog.kernels.signature import (
@@ -131,13 +131,14 @@ STATE = make_record_type(
     ("expanded", np.uint64),
     "events",
     "compression",
+    "descents",
 )
 """Where the reading is.
 
 `block` is being read, from its byte `position` on; `open` says whether it is judged, and where its `length` bytes begin
 at `start`: NOT_OPEN, IN_WINDOW or IN_SCRATCH. `rows`, `keys` and `values` are the rows so far and their bytes; the key
 of the entry before is the first `last` bytes of `Rows.last`; `expanded` counts the bytes of the block's keys;
-`compression` says how it is compressed.
+`compression` says how it is compressed; `descents` counts the rows whose keys are below that of the row before.
 """
 SHORT = 32
 """Parts of keys up to so many bytes are copied as if they had as many."""
@@ -416,6 +417,14 @@ def _put_rest(target: Any, pos: Any, data: Any, start: Any, unshared: Any) -> No
 
 
 @always_inlined
+def _is_below(keys: Any, start: Any, end: Any, before: Any, common: Any) -> Any:
+    """Return whether a key is below that right before it, with which it has so many bytes in common, or more."""
+    if common < min(start - before, end - start) and keys[start + common] > keys[before + common]:
+        return False
+    return compare_bytes(keys, before, start, keys, start, end) > 0
+
+
+@always_inlined
 def _take_value(data: Any, start: Any, length: Any, take: Any, rows: Any, row: Any, values: Any) -> Any:
     """Add the value of a row, if it is wanted, after `values` bytes of others; return how many there are then."""
     if take.values:
@@ -452,6 +461,7 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
     row, keys, values = state.rows, state.keys, state.values
     last, expanded = state.last, state.expanded
     trailer, before = _ZERO, keys
+    previous = np.uint64(rows.key_ends[max(row - 1, 0)])
     if last != _ZERO:
         fits, trailer = _restore_key(rows, keys, last, least, key_room)
         if not fits:
@@ -491,7 +501,7 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
                 load_u64(data, after + unshared - _EIGHT) if unshared >= _EIGHT else load_u64(rows.keys, keys + width)
             )
             code = trailer & np.uint64(255)
-        before, last = keys, total
+        common, before, last = shared if before == previous else _ZERO, keys, total
         expanded += total
         operation = take.types[code]
         if shared < proof or width < proof + stamp:
@@ -500,13 +510,12 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
             proof = proven[0]
         if operation == _UNKNOWN or proof == _MISPLACED:
             state.rows = row
-            if operation == _UNKNOWN:
-                _note(state, rows.events, _UNKNOWN_OPERATION, pos - start, code)
-            else:
-                _note(state, rows.events, _MISPLACED_KEY, pos - start, width)
+            kind, number = (_UNKNOWN_OPERATION, code) if operation == _UNKNOWN else (_MISPLACED_KEY, width)
+            _note(state, rows.events, kind, pos - start, number)
             quiet = state.events + 1 < len(rows.events)
         else:
-            keys += width
+            state.descents += np.int64(_is_below(rows.keys, keys, keys + width, previous, common))
+            previous, keys = keys, keys + width
             values = _take_value(data, after + unshared, length, take, rows, row, values)
             _add_row(rows, row, take, block, keys, trailer, operation)
             row += 1

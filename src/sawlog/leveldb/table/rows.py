@@ -208,6 +208,11 @@ class RowReader(SpanWalk):
             self.enter(spans[first])
         yield from self._hand_over()
 
+    @property
+    def is_ascending(self) -> bool:
+        """Whether no key of the batch that was read last is below the one before it."""
+        return not self._state.descents
+
     def _prune(self, spans: NDArray[np.void]) -> NDArray[np.void]:
         low, high = find_block_range(self.table, self._range.interval)
         if not low and high == len(self.table.handles):
@@ -308,7 +313,7 @@ class RowReader(SpanWalk):
         self._sequences = Column(np.int64, rows, reel("sequences"))
         self._offsets = Column(np.int64, rows if self._take.offsets else 0, reel("offsets"))
         self._key_ends.values[0] = self._value_ends.values[0] = 0
-        self._state.rows = self._state.keys = self._state.values = 0
+        self._state.rows = self._state.keys = self._state.values = self._state.descents = 0
 
     def _hand_over(self, blocks: NDArray[np.void] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows so far, then report the damage so far."""

@@ -20,11 +20,7 @@ from sawlog.storage.workers import map_ordered, wrap_single_step
 _METAS = (layout.META, layout.META_V1)
 _MAX_REQUESTS = 32
 """Remote objects whose metadata is read at a time."""
-_ERRORS = {
-    layout.READ_ERROR: BitrotError,
-    layout.MISSING_FILE: IncompleteError,
-    layout.UNSUPPORTED: UnsupportedError,
-}
+_ERRORS = {layout.READ_ERROR: BitrotError, layout.MISSING_FILE: IncompleteError, layout.UNSUPPORTED: UnsupportedError}
 
 
 AS_OF = "minio_as_of"

@@ -108,12 +108,7 @@ class Reader(ByteCursor):
     """
 
     def __init__(
-        self,
-        data: bytes,
-        position: int,
-        context: str,
-        key: KeyOf | None = None,
-        max_elements: int = MAX_ELEMENTS,
+        self, data: bytes, position: int, context: str, key: KeyOf | None = None, max_elements: int = MAX_ELEMENTS
     ) -> None:
         super().__init__(data, position)
         self.context = context
