@@ -6,7 +6,7 @@ import itertools
 import posixpath
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
@@ -17,7 +17,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import fill_null, make_array, make_constant, make_fixed_array, make_scalar, view_binary, view_values
+from sawlog.arrow import (
+    Reel,
+    fill_null,
+    make_array,
+    make_constant,
+    make_fixed_array,
+    make_scalar,
+    view_binary,
+    view_values,
+)
 from sawlog.errors import SawlogError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.format.damage import UNSUPPORTED, Damage, Findings, OnDamage, Tail, TailStatus
@@ -68,7 +77,7 @@ from sawlog.leveldb.records.writes import STAMP_SIZE, STAMP_SIZE_FIELD, WriteRan
 from sawlog.leveldb.table.layout import STAMP_WIDTH, Role
 from sawlog.leveldb.table.meta import EVERY_KEY, BoundsReader, TableMap, find_key_interval
 from sawlog.leveldb.table.pebble import MalformedError
-from sawlog.leveldb.table.rows import RowMemory, RowReader, TableRange
+from sawlog.leveldb.table.rows import RowReader, TableRange, make_reels
 from sawlog.storage.flight import WHOLE_BYTES
 from sawlog.storage.workers import ReadOnce
 
@@ -109,7 +118,7 @@ class JudgedTable(TableRange):
         reported: From which key on, and before which, damage of the blocks with such separators is to be reported.
         sequence: See `LiveTable.sequence`.
         virtual: See `LiveTable.virtual`.
-        memories: Those that readers of tables are done with, for others of the same range of keys.
+        reels: Memory that all tables of a range of keys share, since they are read in turns.
     """
 
     live: tuple[LiveTable, ...] = ()
@@ -118,7 +127,7 @@ class JudgedTable(TableRange):
     reported: tuple[bytes, bytes | None] = (b"", None)
     sequence: int | None = None
     virtual: VirtualTable | None = None
-    memories: list[RowMemory] | None = field(default=None, repr=False, compare=False)
+    reels: Mapping[str, Reel] = field(default_factory=make_reels, repr=False, compare=False)
 
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Yield the entries of a range of a table, in batches like those of `columns.Stream`."""
@@ -133,9 +142,8 @@ class JudgedTable(TableRange):
         judges = [Judge(live, self.begins, self.ends) for live in self.live]
         delivers = KEY in schema.names
         read_schema = schema if delivers else _JUDGED
-        memory = self.memories.pop() if self.memories else RowMemory()
         row_schema = read_schema.append(_BLOCK_OFFSET) if judges else read_schema
-        reader = RowReader(self, table, source, row_schema, findings, memory)
+        reader = RowReader(self, table, source, row_schema, findings, self.reels)
         edges = _Edges(self, table, reader, ledger)
         for spans, of_deletions in self._turns(reader.spans, merged=delivers):
             reader.spans = spans
@@ -163,8 +171,6 @@ class JudgedTable(TableRange):
                         reader.flaws.setdefault(offset, detail)
                     judge.flaws.clear()
             edges.add_blocks(reader.spans["offset"])
-        if self.memories is not None:
-            self.memories.append(memory)
         edges.judge_edges()
 
     def _turns(self, spans: NDArray[np.void], *, merged: bool) -> Iterator[tuple[NDArray[np.void], bool]]:
@@ -545,8 +551,8 @@ class KeyRange(Fragment):
     def _open_files(self, findings: Findings, ledgers: dict[File, Findings]) -> list[list[Stream]]:
         """Return the logs and tables of the range, newest first."""
         groups = _group_tables(self.tables, disjoint=self.version.bytewise)
-        memories: list[RowMemory] = []
-        tables = [[self._open_table(table, findings, ledgers, memories) for table in group] for group in groups]
+        reels = make_reels()
+        tables = [[self._open_table(table, findings, ledgers, reels) for table in group] for group in groups]
         return [*([stream] for stream in self._open_logs(findings, ledgers)), *tables]
 
     def _report_ranges(self, findings: Findings, path: str, newest: int) -> None:
@@ -579,7 +585,7 @@ class KeyRange(Fragment):
         return low, self.high if self.high is not None and table.end > self.high else None
 
     def _open_table(
-        self, table: LiveTable, findings: Findings, ledgers: dict[File, Findings], memories: list[RowMemory]
+        self, table: LiveTable, findings: Findings, ledgers: dict[File, Findings], reels: Mapping[str, Reel]
     ) -> Stream:
         options = self.version.make_entry_options(self.scan.options)
         begins, ends = self._split(table)
@@ -606,7 +612,7 @@ class KeyRange(Fragment):
             "ends": ends,
             "reported": reported,
             "sequence": table.sequence,
-            "memories": memories,
+            "reels": reels,
         }
         table_range = JudgedTable.cover_file(table.file, scan, projection, virtual=table.virtual, **fields)
         schema = STAMPED_SCHEMA if self.version.has_stamps else ENTRY_SCHEMA

@@ -133,21 +133,9 @@ def _make_operation_table(pebble: int) -> NDArray[np.uint8]:
     return types
 
 
-class RowMemory:
-    """Memory of readers of ranges, one after the other.
-
-    Attributes:
-        reels: For columns, by their names in `entries.Rows`.
-        scratch: uint8, room for an expanded block.
-        last: uint8, room for a key.
-        operations: uint8, per row of a batch.
-    """
-
-    def __init__(self) -> None:
-        self.reels = {name: Reel() for name in _COLUMNS}
-        self.scratch = np.empty(_SCRATCH_BYTES, np.uint8)
-        self.last = np.empty(_KEY_ROOM, np.uint8)
-        self.operations = np.empty(BATCH_ROWS, np.uint8)
+def make_reels() -> dict[str, Reel]:
+    """Return memory for the columns of readers, by their names in `entries.Rows`: one reader reads at a time."""
+    return {name: Reel() for name in _COLUMNS}
 
 
 class RowReader(SpanWalk):
@@ -165,7 +153,7 @@ class RowReader(SpanWalk):
         source: Source,
         schema: pa.Schema,
         findings: Findings,
-        memory: RowMemory | None = None,
+        reels: Mapping[str, Reel] | None = None,
     ) -> None:
         super().__init__(fragment, table, source, findings)
         self._range = fragment
@@ -183,12 +171,12 @@ class RowReader(SpanWalk):
         self._record, self._state = make_record(e.STATE)
         # The first damage stops the kernel: up to there, both policies do the same.
         self._events = np.zeros(2, e.EVENT)
-        self._reels: Mapping[str, Reel] = {} if memory is None else memory.reels
-        self._last = np.empty(_KEY_ROOM, np.uint8) if memory is None else memory.last
-        self._scratch = np.empty(_SCRATCH_BYTES, np.uint8) if memory is None else memory.scratch
+        self._reels: Mapping[str, Reel] = reels or {}
+        self._last = np.empty(_KEY_ROOM, np.uint8)
+        self._scratch = np.empty(_SCRATCH_BYTES, np.uint8)
         span = fragment.end - fragment.start
         self._max_rows = min(BATCH_ROWS, span + 1)
-        self._operations = np.empty(self._max_rows, np.uint8) if memory is None else memory.operations[: self._max_rows]
+        self._operations = np.empty(self._max_rows, np.uint8)
         self.damaged: set[int] = set()
         self._reported: set[int] = set()
         self.flaws: dict[int, str] = {}
