@@ -182,6 +182,19 @@ def test_runs_whose_keys_are_not_in_order_are_merged_as_if_they_were(runs: int) 
     assert list(zip(*(column.to_pylist() for column in entries.columns), strict=True)) == sorted(newest.values())
 
 
+@pytest.mark.parametrize(("key", "value"), [(6 << 20, 1), (1, 6 << 20), (3 << 20, 3 << 20)])
+def test_batches_are_bounded_by_bytes_of_keys_and_values(key: int, value: int) -> None:
+    put = OPERATION_NAMES.index("put")
+    groups = []
+    for run in range(2):
+        rows = [(place, put, bytes([2 * place + run]) * key, bytes(value)) for place in range(3)]
+        batch = pa.RecordBatch.from_pylist([dict(zip(ENTRY_SCHEMA.names, row, strict=True)) for row in rows])
+        groups.append([EntryRun(f"{run}.ldb", 0, [batch.cast(ENTRY_SCHEMA)])])
+    merged = MergedEntries(groups, kernels.Covers(*NO_COVERS), PendingOperations(), bytewise=True)
+    batches = merged.make_batches(ENTRY_SCHEMA.remove(1), {}, include_dead=True)
+    assert [batch.num_rows for batch in batches] == [2, 2, 2]
+
+
 class CountedKey(bytes):
     """A key that counts how often it is compared."""
 

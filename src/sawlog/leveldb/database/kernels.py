@@ -407,12 +407,12 @@ def _make_word(keys: Any, pos: Any, end: Any) -> Any:
 
 @kernel
 def measure_entries(columns: Columns, numbers: Int64s, limit: Int64, sizes: OutInt64s) -> Int64:
-    """Measure the entries of a batch: at least one, and no more bytes of values than are allowed.
+    """Measure the entries of a batch: at least one, and no more bytes than are allowed.
 
     Args:
         columns: Of all entries.
         numbers: int64, of those that may be in the batch.
-        limit: int64, so many bytes of values are allowed.
+        limit: int64, so many bytes of keys and values are allowed.
         sizes: int64, set to the bytes of keys and of values.
 
     Returns:
@@ -421,11 +421,11 @@ def measure_entries(columns: Columns, numbers: Int64s, limit: Int64, sizes: OutI
     place, keys, values = 0, 0, 0
     while place < len(numbers):
         number = numbers[place]
-        values += columns.value_sizes[number]
-        if place and values > limit:
-            values -= columns.value_sizes[number]
+        key, value = columns.edges[number + 1] - columns.edges[number], columns.value_sizes[number]
+        if place and keys + values + key + value > limit:
             break
-        keys += columns.edges[number + 1] - columns.edges[number]
+        keys += key
+        values += value
         place += 1
     sizes[0], sizes[1] = keys, values
     return place

@@ -277,7 +277,7 @@ def _with(keys: pa.Array, replaced: NDArray[np.bool_], key: bytes) -> pa.Array:
 
 BATCH_ROWS = 64 << 10
 _PICKED_BYTES = 16 << 20
-"""Bytes of values that are picked for a batch."""
+"""Bytes of keys and values that are picked for a batch, unless one entry has more."""
 LONG = 1024
 """So many entries that are next to each other are delivered as a slice."""
 _FEW_ENTRIES = 256
