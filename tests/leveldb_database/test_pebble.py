@@ -91,6 +91,22 @@ def test_parts_of_a_file_from_the_same_key_tell_once_what_is_wrong(first: bytes,
         assert sorted(list_places(damages)) == sorted(list_places(checked))
 
 
+def test_a_part_of_a_file_that_ends_before_it_begins_is_told(tmp_path: Path) -> None:
+    """A range that is only too small may be right: entries outside of it may be deleted."""
+    shutil.copytree(GOLDEN / "24-plain", tmp_path / "db")
+    manifest = tmp_path / "db" / "MANIFEST-000001"
+    before = sawlog.read(tmp_path / "db", view="live", format="leveldb_database")
+    manifest.write_bytes(with_ranges(manifest.read_bytes(), {13: (b"user/000059", b"user/000018")}))
+    with pytest.raises(IncompleteError, match="its part that the MANIFEST names 13 ends before it begins"):
+        sawlog.read(tmp_path / "db", view="live", format="leveldb_database")
+    with pytest.warns(sawlog.DamageWarning, match="mismatched_file"):
+        state = sawlog.read(tmp_path / "db", view="live", format="leveldb_database", on_damage="skip")
+    assert state != before
+    reports = sawlog.verify(tmp_path / "db", format="leveldb_database").files
+    damages = [(damage.path, damage.kind) for report in reports for damage in report.damages]
+    assert damages == [(str(tmp_path / "db" / "000011.sst"), "mismatched_file")]
+
+
 def test_a_damaged_block_of_values_costs_its_entries(tmp_path: Path) -> None:
     path = min(GOLDEN.joinpath("15-at").glob("*.sst"))
     values = sawlog.read(path).to_pylist()

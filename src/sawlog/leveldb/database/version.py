@@ -609,6 +609,10 @@ def _find_tables(
             )
             missing.append(Damage(manifest.file.path, row[OFFSET_COLUMN], 0, UNSUPPORTED, detail))
             continue
+        if part and number in stored.tables and comparator in BYTEWISE and largest < smallest:
+            detail = f"its part that the MANIFEST names {row['file']} ends before it begins: its entries are missing"
+            missing.append(Damage(stored.tables[number].path, 0, 0, MISMATCHED_FILE, detail))
+            continue
         # A largest key with the last sequence number is itself past the end of the table.
         end = largest if row["largest_key_sequence"] == MAX_SEQUENCE else largest + b"\0"
         end = max(end, smallest + b"\0")
