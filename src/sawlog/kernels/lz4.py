@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import copy_bytes, load_u16, load_u64, store_u64
-from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _SIXTEEN, _TWO, _ZERO
+from sawlog.kernels.memory import load_u16
+from sawlog.kernels.numbers import _FOUR, _ONE, _TWO, _ZERO
 from sawlog.kernels.signature import Bool, Bytes, OutBytes, UInt64
-from sawlog.kernels.snappy import repeat_bytes
+from sawlog.kernels.snappy import copy_literal, repeat_bytes
 
 _MORE = np.uint64(15)
 _MOST = np.uint64(255)
@@ -46,11 +46,7 @@ def expand_lz4(data: Any, start: Any, end: Any, out: Any, begin: Any, size: Any)
                 return False
         if length > end - pos or length > size - out_pos:
             return False
-        if length <= _SIXTEEN and end - pos >= _SIXTEEN:
-            store_u64(out, out_pos, load_u64(data, pos))
-            store_u64(out, out_pos + _EIGHT, load_u64(data, pos + _EIGHT))
-        else:
-            copy_bytes(out, out_pos, data, pos, length)
+        copy_literal(out, out_pos, data, pos, end, length)
         pos += length
         out_pos += length
         if pos == end:

@@ -12,9 +12,9 @@ from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _TWO, _ZE
 from sawlog.kernels.vector import copy_32
 
 SLACK = 32
-"""Bytes that an expansion may write past its end."""
+"""Bytes that an expansion may write past its end: as many as are copied at a time."""
 
-_SLACK = np.uint64(SLACK)
+_COPIED = np.uint64(SLACK)
 _LONG_LITERAL = np.uint64(60)
 _TAG = np.uint64(3)
 
@@ -52,10 +52,7 @@ def expand_snappy(data: Any, start: Any, end: Any, out: Any, size: Any) -> Any:
             length += _ONE
             if length > end - pos or length > size - out_pos:
                 return False
-            if length <= _SLACK and end - pos >= _SLACK:
-                copy_32(out, out_pos, data, pos)
-            else:
-                copy_bytes(out, out_pos, data, pos, length)
+            copy_literal(out, out_pos, data, pos, end, length)
             pos += length
             out_pos += length
             continue
@@ -85,6 +82,15 @@ def expand_snappy(data: Any, start: Any, end: Any, out: Any, size: Any) -> Any:
 
 
 @inlined
+def copy_literal(out: Any, out_pos: Any, data: Any, pos: Any, end: Any, length: Any) -> None:
+    """Copy `length` bytes of an input that ends at `end`. Up to `SLACK` bytes after them are overwritten."""
+    if length <= _COPIED and end - pos >= _COPIED:
+        copy_32(out, out_pos, data, pos)
+    else:
+        copy_bytes(out, out_pos, data, pos, length)
+
+
+@inlined
 def repeat_bytes(out: Any, pos: Any, back: Any, length: Any) -> None:
     """Copy `length` bytes from `back` bytes before `pos`, which may reach into what is being written.
 
@@ -97,10 +103,10 @@ def repeat_bytes(out: Any, pos: Any, back: Any, length: Any) -> None:
         store_u64(out, pos, load_u64(out, source))
         pos += pos - source
     while pos < stop:
-        if pos - source >= _SLACK:
+        if pos - source >= _COPIED:
             copy_32(out, pos, out, source)
-            source += _SLACK
-            pos += _SLACK
+            source += _COPIED
+            pos += _COPIED
         else:
             store_u64(out, pos, load_u64(out, source))
             source += _EIGHT

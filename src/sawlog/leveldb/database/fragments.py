@@ -17,16 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import (
-    Reel,
-    fill_null,
-    make_array,
-    make_constant,
-    make_fixed_array,
-    make_scalar,
-    view_binary,
-    view_values,
-)
+from sawlog.arrow import fill_null, make_array, make_constant, make_fixed_array, make_scalar, view_binary, view_values
 from sawlog.errors import SawlogError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.format.damage import UNSUPPORTED, Damage, Findings, OnDamage, Tail, TailStatus
@@ -82,6 +73,7 @@ from sawlog.storage.flight import WHOLE_BYTES
 from sawlog.storage.workers import ReadOnce
 
 if TYPE_CHECKING:
+    from sawlog.arrow import Reel
     from sawlog.format.contract import BoundScan
     from sawlog.leveldb.database.merge import MergedEntries
     from sawlog.storage import File, Source

@@ -598,11 +598,10 @@ class MergedEntries:
             for keys_of_batch, batch in zip(key_parts, self._batches, strict=True)
         ]
         for shared in (_measure_prefix(key_parts) if rows > _FEW_ENTRIES else 0, 0):
-            appended = [
+            if all(
                 k.append_batch(batch, number, int(self._starts[number]), shared, _EFFECTS, columns)
                 for number, batch in enumerate(parts)
-            ]
-            if all(appended):
+            ):
                 break
         return columns
 
