@@ -65,10 +65,7 @@ def _check_chosen(dataset: Dataset) -> None:
 
 
 def sql(
-    query: str,
-    connection: DuckDBPyConnection | None = None,
-    tables: Mapping[str, str] | None = None,
-    **options: Any,
+    query: str, connection: DuckDBPyConnection | None = None, tables: Mapping[str, str] | None = None, **options: Any
 ) -> DuckDBPyRelation:
     """Run a query whose tables may be paths of logs: `SELECT count(*) FROM 'db/000005.log'`.
 

@@ -27,6 +27,7 @@ from sawlog.leveldb.database.fragments import KeyRange, LogEntries
 from sawlog.leveldb.database.merge import MergedEntries
 from sawlog.leveldb.database.version import LiveTable
 from sawlog.leveldb.records.transactions import PendingOperations
+from sawlog.leveldb.table import entries
 from sawlog.leveldb.table import rows as table_rows
 from sawlog.leveldb.table.rows import TableRange
 from sawlog.storage import File
@@ -193,6 +194,32 @@ def test_batches_are_bounded_by_bytes_of_keys_and_values(key: int, value: int) -
     merged = MergedEntries(groups, kernels.Covers(*NO_COVERS), PendingOperations(), bytewise=True)
     batches = merged.make_batches(ENTRY_SCHEMA.remove(1), {}, include_dead=True)
     assert [batch.num_rows for batch in batches] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("compression", [None, "snappy"])
+@pytest.mark.parametrize("levels", [1, 3])
+def test_values_that_are_stored_as_they_are_are_copied_once(
+    compression: str | None, levels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the rows of the database, where several files are merged: those of one file are copied from its blocks."""
+    for level in range(levels):
+        with plyvel.DB(str(tmp_path), create_if_missing=True, compression=compression) as database:
+            for number in range(level, 3000, level + 1):
+                database.put(b"%04d" % number, b"%d" % level * (number % 300))
+    with plyvel.DB(str(tmp_path), compression=compression) as database:  # what is in the log becomes a table
+        expected = list(database)
+    are_copied = set()
+    read = entries.read_blocks
+
+    def observe(*arguments: Any) -> int:
+        are_copied.add(not len(arguments[-1].value_sizes))
+        return int(read(*arguments))
+
+    monkeypatch.setattr(entries, "read_blocks", observe)
+    batches = list(sawlog.open(tmp_path, format="leveldb_database").to_batches())
+    rows = [zip(*(batch.column(name).to_pylist() for name in (KEY, VALUE)), strict=True) for batch in batches]
+    assert [row for part in rows for row in part] == expected
+    assert are_copied == {levels == 1 or compression is not None}
 
 
 class CountedKey(bytes):

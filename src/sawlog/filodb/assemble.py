@@ -343,10 +343,7 @@ class ColumnBuilder:
         lists = pa.py_buffer(ends)
         columns: dict[str, pa.Array] = {
             name: pa.Array.from_buffers(
-                pa.list_(pa.float64()),
-                count,
-                [None, lists],
-                children=[make_fixed_array(pa.float64(), data)],
+                pa.list_(pa.float64()), count, [None, lists], children=[make_fixed_array(pa.float64(), data)]
             )
             for name, data in (("tops", tops), ("values", values))
         }

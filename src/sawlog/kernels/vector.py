@@ -53,8 +53,7 @@ def emit_big(builder: ir.IRBuilder, width: int, source: ir.Value, places: ir.Val
     offsets = builder.load(builder.bitcast(places, ir.VectorType(half, count).as_pointer()), align=4)
     base = spread(builder, builder.ptrtoint(source, wide), count)
     pointers = builder.inttoptr(
-        builder.add(builder.zext(offsets, base.type), base),
-        ir.VectorType(ir.IntType(loaded).as_pointer(), count),
+        builder.add(builder.zext(offsets, base.type), base), ir.VectorType(ir.IntType(loaded).as_pointer(), count)
     )
     every = ir.Constant(ir.VectorType(ir.IntType(1), count), [1] * count)
     kind = ir.FunctionType(vector, [pointers.type, half, every.type, vector])

@@ -78,9 +78,9 @@ TRANSACTION = "transaction"
 """Whether an entry belongs to a transaction that is `prepared` or `unprepared`, and not committed."""
 STRAY = "stray"
 """In batches of entries that are not where a database looks for them: their keys. `key` is where they are given."""
-ENTRY_SCHEMA = pa.schema(
-    [(SEQUENCE, pa.int64()), (OPERATION, pa.uint8()), (KEY, pa.binary()), (VALUE, pa.binary())],
-)
+SIZE = "value_size"
+"""In batches of entries whose values are where they are stored: their bytes; `value` goes on up to the next one."""
+ENTRY_SCHEMA = pa.schema([(SEQUENCE, pa.int64()), (OPERATION, pa.uint8()), (KEY, pa.binary()), (VALUE, pa.binary())])
 """What runs are made of; operations are numbers of `OPERATION_NAMES`."""
 OPERATION_NAMES = tuple(dict.fromkeys([*OPERATIONS.values(), *NAMES]))
 """Those of tables first, as the reader of tables numbers them."""

@@ -238,9 +238,7 @@ def join_tasks(tasks: Sequence[Task]) -> Task:
     """Return the task that reads what some tasks of a read do, one after the other."""
     parts = [part for task in tasks for part in task.parts]
     return replace(
-        tasks[0],
-        parts=parts,
-        file_values={path: values for task in tasks for path, values in task.file_values.items()},
+        tasks[0], parts=parts, file_values={path: values for task in tasks for path, values in task.file_values.items()}
     )
 
 

@@ -70,6 +70,7 @@ from sawlog.leveldb.table.meta import EVERY_KEY, BoundsReader, TableMap, find_ke
 from sawlog.leveldb.table.pebble import MalformedError
 from sawlog.leveldb.table.rows import RowReader, TableRange, make_reels
 from sawlog.storage.flight import WHOLE_BYTES
+from sawlog.storage.names import is_remote
 from sawlog.storage.workers import ReadOnce
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class JudgedTable(TableRange):
         sequence: See `LiveTable.sequence`.
         virtual: See `LiveTable.virtual`.
         reels: Memory that all tables of a range of keys share, since they are read in turns.
+        in_place: Whether values may be left where they are stored, see `columns.SIZE`.
     """
 
     live: tuple[LiveTable, ...] = ()
@@ -120,6 +122,7 @@ class JudgedTable(TableRange):
     sequence: int | None = None
     virtual: VirtualTable | None = None
     reels: Mapping[str, Reel] = field(default_factory=make_reels, repr=False, compare=False)
+    in_place: bool = False
 
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Yield the entries of a range of a table, in batches like those of `columns.Stream`."""
@@ -135,7 +138,8 @@ class JudgedTable(TableRange):
         delivers = KEY in schema.names
         read_schema = schema if delivers else _JUDGED
         row_schema = read_schema.append(_BLOCK_OFFSET) if judges else read_schema
-        reader = RowReader(self, table, source, row_schema, findings, self.reels)
+        in_place = self.in_place and delivers and self.virtual is None
+        reader = RowReader(self, table, source, row_schema, findings, self.reels, in_place=in_place)
         edges = _Edges(self, table, reader, ledger)
         for spans, of_deletions in self._turns(reader.spans, merged=delivers):
             reader.spans = spans
@@ -149,7 +153,7 @@ class JudgedTable(TableRange):
                     yield batch
                 for judge in judges:
                     offsets = view_values(batch.column(OFFSET_COLUMN), np.int64)
-                    rows = batch.select(read_schema.names)
+                    rows = batch.drop_columns([OFFSET_COLUMN])
                     is_ascending = self.virtual is None and reader.is_ascending
                     judged = (
                         judge.judge_deletions(rows, offsets)
@@ -544,8 +548,9 @@ class KeyRange(Fragment):
         """Return the logs and tables of the range, newest first."""
         groups = _group_tables(self.tables, disjoint=self.version.bytewise)
         reels = make_reels()
-        tables = [[self._open_table(table, findings, ledgers, reels) for table in group] for group in groups]
-        return [*([stream] for stream in self._open_logs(findings, ledgers)), *tables]
+        logs = [[stream] for stream in self._open_logs(findings, ledgers)]
+        shared = {"reels": reels, "in_place": self.version.bytewise and len(logs) + len(groups) > 1}
+        return [*logs, *([self._open_table(table, findings, ledgers, shared) for table in group] for group in groups)]
 
     def _report_ranges(self, findings: Findings, path: str, newest: int) -> None:
         """Report a file with range deletions of which the reach is not known: where the MANIFEST names the order."""
@@ -577,7 +582,7 @@ class KeyRange(Fragment):
         return low, self.high if self.high is not None and table.end > self.high else None
 
     def _open_table(
-        self, table: LiveTable, findings: Findings, ledgers: dict[File, Findings], reels: Mapping[str, Reel]
+        self, table: LiveTable, findings: Findings, ledgers: dict[File, Findings], shared: dict[str, Any]
     ) -> Stream:
         options = self.version.make_entry_options(self.scan.options)
         begins, ends = self._split(table)
@@ -604,7 +609,8 @@ class KeyRange(Fragment):
             "ends": ends,
             "reported": reported,
             "sequence": table.sequence,
-            "reels": reels,
+            **shared,
+            "in_place": shared["in_place"] and not table.blobs and not is_remote(table.file.path),
         }
         table_range = JudgedTable.cover_file(table.file, scan, projection, virtual=table.virtual, **fields)
         schema = STAMPED_SCHEMA if self.version.has_stamps else ENTRY_SCHEMA

@@ -280,32 +280,6 @@ def resolve(entries: Entries, order: Order, covers: Covers, fates: OutBytes) -> 
     return True
 
 
-@kernel
-def find_stretches(numbers: Int64s, batches: Int64s, least: Int64, edges: OutInt64s) -> Int64:
-    """Find entries that are next to each other in a batch.
-
-    Args:
-        numbers: int64, of the entries that are delivered.
-        batches: int64, of each entry of all its batch.
-        least: int64, the fewest that make a stretch.
-        edges: int64, room for two numbers for so many entries each; set to where stretches begin and end.
-
-    Returns:
-        How many of these were set.
-    """
-    used = 0
-    first = 0
-    for place in range(1, len(numbers) + 1):
-        goes_on = place < len(numbers) and numbers[place] == numbers[place - 1] + 1
-        if not goes_on or batches[numbers[place]] != batches[numbers[first]]:
-            if place - first >= least:
-                edges[used] = first
-                edges[used + 1] = place
-                used += 2
-            first = place
-    return used
-
-
 class Batch(NamedTuple):
     """A batch of entries.
 
@@ -313,6 +287,7 @@ class Batch(NamedTuple):
         keys: uint8; key i is `keys[key_offsets[i] : key_offsets[i + 1]]`.
         key_offsets: int32.
         value_offsets: int32, between the values in their own bytes.
+        value_sizes: int32, bytes of values with others between them; empty where there are none.
         sequences: int64.
         codes: uint8, the operations.
     """
@@ -320,6 +295,7 @@ class Batch(NamedTuple):
     keys: Bytes
     key_offsets: Int32s
     value_offsets: Int32s
+    value_sizes: Int32s
     sequences: Int64s
     codes: Bytes
 
@@ -372,17 +348,17 @@ def append_batch(
     keys, rows, length = columns.keys, len(batch.codes), np.uint64(shared)
     start, used = batch.key_offsets[0], columns.edges[first]
     shift = used - start
-    size = np.uint64(batch.key_offsets[rows] - start)
-    copy_bytes(keys, np.uint64(used), batch.keys, np.uint64(start), size)
+    copy_bytes(keys, np.uint64(used), batch.keys, np.uint64(start), np.uint64(batch.key_offsets[rows] - start))
     for row in range(rows):
         columns.edges[first + row + 1] = batch.key_offsets[row + 1] + shift
         columns.value_starts[first + row] = batch.value_offsets[row]
-        columns.value_sizes[first + row] = batch.value_offsets[row + 1] - batch.value_offsets[row]
         columns.sequences[first + row] = batch.sequences[row]
         columns.codes[first + row] = batch.codes[row]
         columns.effects[first + row] = effects[batch.codes[row]]
         columns.batches[first + row] = number
         columns.numbers[first + row] = first + row
+        size = batch.value_offsets[row + 1] - batch.value_offsets[row]
+        columns.value_sizes[first + row] = batch.value_sizes[row] if len(batch.value_sizes) else size
     is_shared = True
     pos = np.uint64(used)
     for row in range(first, first + rows):
@@ -399,6 +375,8 @@ def _make_word(keys: Any, pos: Any, end: Any) -> Any:
     """Return the first eight bytes of a string, zeros where it has none, as a number."""
     if end - pos >= _EIGHT:
         return load_big_u64(keys, pos)
+    if pos < end and end >= _EIGHT:  # what is loaded with it of what comes before is shifted out
+        return load_big_u64(keys, end - _EIGHT) << (_EIGHT - (end - pos)) * _EIGHT
     word = _ZERO
     for place in range(_EIGHT):
         word = word << _EIGHT | (np.uint64(keys[pos + place]) if pos + place < end else _ZERO)

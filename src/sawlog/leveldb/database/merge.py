@@ -42,6 +42,7 @@ from sawlog.leveldb.columns import (
     OPERATION_NAMES,
     RANGE,
     SEQUENCE,
+    SIZE,
     STAMP,
     STAMPED_SCHEMA,
     STRAY,
@@ -278,8 +279,9 @@ def _with(keys: pa.Array, replaced: NDArray[np.bool_], key: bytes) -> pa.Array:
 BATCH_ROWS = 64 << 10
 _PICKED_BYTES = 16 << 20
 """Bytes of keys and values that are picked for a batch, unless one entry has more."""
-LONG = 1024
-"""So many entries that are next to each other are delivered as a slice."""
+_LONG = 1024
+"""Batches of so many entries, of which none is left out, are delivered as they are."""
+_NO_SIZES = np.zeros(0, np.int32)
 _FEW_ENTRIES = 256
 """Of so many entries, words are made of the first bytes of keys: to find out first what all share takes longer."""
 _PUT = OPERATION_NAMES.index("put")
@@ -449,38 +451,25 @@ class MergedEntries:
             include_dead: Whether entries are wanted that are not live.
         """
         names = [name for name in schema.names if name in STAMPED_SCHEMA.names]
-        if self._is_plain and int(self._starts[-1]) >= LONG * len(self._batches):
+        if self._is_plain and int(self._starts[-1]) >= _LONG * len(self._batches):
             for batch, (first, last) in zip(self._batches, itertools.pairwise(self._starts.tolist()), strict=True):
-                yield self._make_batch(batch.select(names), None, schema, of_run, partial(np.arange, first, last))
+                yield self._make_batch(
+                    _cut_values(batch).select(names), None, schema, of_run, partial(np.arange, first, last)
+                )
             return
         numbers = self.order if include_dead or self._is_plain else self.order[self.live]
-        for first, last, sizes in self._iterate_stretches(numbers):
+        for first, last, sizes in self._split_entries(numbers):
             part = numbers[first:last]
             live = self.live[first:last] if include_dead and not self._is_plain else None
             yield self._make_batch(self._gather(part, names, sizes), live, schema, of_run, partial(np.asarray, part))
 
-    def _iterate_stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int, list[int] | None]]:
-        """Yield ranges of entries: entries next to each other in a batch are left together, if they are many.
-
-        The others come with their bytes of keys and values.
-        """
-        edges = np.zeros(2 * (len(numbers) // LONG), np.int64)
-        used = k.find_stretches(numbers, self._columns.batches, LONG, edges) if len(edges) else 0
-        first = 0
-        for start, stop in edges[:used].reshape(-1, 2).tolist():
-            yield from self._split_entries(numbers, first, start)
-            yield start, stop, None
-            first = stop
-        yield from self._split_entries(numbers, first, len(numbers))
-
-    def _split_entries(
-        self, numbers: NDArray[np.int64], first: int, last: int
-    ) -> Iterator[tuple[int, int, list[int] | None]]:
-        """Yield entries that are to be picked, some at a time: so many that neither rows nor bytes are too many."""
-        while first < last:
+    def _split_entries(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int, list[int]]]:
+        """Yield ranges of entries, of which neither rows nor bytes are too many, with the bytes of keys and values."""
+        first, rows = 0, len(numbers)
+        most = -(-rows // max(-(-rows // BATCH_ROWS), 1))
+        while first < rows:
             sizes = np.zeros(2, np.int64)
-            part = numbers[first : min(first + BATCH_ROWS, last)]
-            fitting = k.measure_entries(self._columns, part, _PICKED_BYTES, sizes)
+            fitting = k.measure_entries(self._columns, numbers[first : first + most], _PICKED_BYTES, sizes)
             yield first, first + fitting, sizes.tolist()
             first += fitting
 
@@ -519,15 +508,11 @@ class MergedEntries:
         names = make_array(list(self._states) or [""], pa.string()).take(state_numbers)
         return pc.if_else(make_array(places < 0, pa.bool_()), make_scalar(None, pa.string()), names)
 
-    def _gather(self, numbers: NDArray[np.int64], names: Sequence[str], sizes: list[int] | None) -> pa.RecordBatch:
-        """Return rows by number, copied one by one; without their sizes a slice of the batch in which they are."""
+    def _gather(self, numbers: NDArray[np.int64], names: Sequence[str], sizes: list[int]) -> pa.RecordBatch:
+        """Return rows by number, of which the bytes of keys and values are known."""
         count = len(numbers)
         if not names:
             return make_batch([], pa.schema([]), count)
-        if sizes is None:
-            batch_number = int(self._columns.batches[numbers[0]])
-            first = int(numbers[0] - self._starts[batch_number])
-            return self._batches[batch_number].select(names).slice(first, count)
         key_bytes, value_bytes = sizes
         rooms = {
             "keys": (np.uint8, key_bytes, KEY),
@@ -592,6 +577,7 @@ class MergedEntries:
             k.Batch(
                 *keys_of_batch,
                 view_offsets(batch.column(VALUE), is_own=True),
+                view_values(batch.column(SIZE), np.int32) if SIZE in batch.schema.names else _NO_SIZES,
                 view_values(batch.column(SEQUENCE), np.int64),
                 view_values(batch.column(OPERATION), np.uint8),
             )
@@ -625,6 +611,17 @@ class MergedEntries:
 
 def _concatenate(arrays: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate([np.zeros(0, kind), *arrays])
+
+
+def _cut_values(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return entries whose values are next to each other, whether they were before or not."""
+    if SIZE not in batch.schema.names:
+        return batch
+    data, offsets = view_binary(batch.column(VALUE), is_own=True)
+    sizes = view_values(batch.column(SIZE), np.int32).astype(np.int64)
+    parts = gather_bytes(data, offsets[:-1].astype(np.int64), sizes)
+    values = pa.Array.from_buffers(pa.binary(), batch.num_rows, [None, *parts])
+    return batch.set_column(batch.schema.get_field_index(VALUE), VALUE, values).drop_columns([SIZE])
 
 
 def _are_single_puts(batches: Sequence[pa.RecordBatch]) -> bool:

@@ -232,10 +232,7 @@ def _measure_payload(records: pa.RecordBatch) -> int:
 
 
 def _make_batch(
-    schema: pa.Schema,
-    entities: list[Entity],
-    columns: Mapping[str, Callable[[list[Entity]], pa.Array]],
-    path: str,
+    schema: pa.Schema, entities: list[Entity], columns: Mapping[str, Callable[[list[Entity]], pa.Array]], path: str
 ) -> pa.RecordBatch:
     return assemble(
         schema,

@@ -57,8 +57,8 @@ UNUSUAL = 5
 """The content of the block, `state.length` bytes from `state.start` on, has another layout than others."""
 
 _UNBOUNDED = 0
-BELOW = 1
-BOTH = 2
+_BELOW = 1
+_BOTH = 2
 
 BLOCK = make_record_type(
     ("offset", np.uint64),
@@ -72,7 +72,7 @@ BLOCK = make_record_type(
 )
 """A block of rows: where it begins in the file, its bytes without the trailer, and those that its damage takes.
 
-Where it is `bounded`, BELOW or on BOTH sides, its user keys lie from the separator `[low, low_end)` of
+Where it is `bounded`, _BELOW or on _BOTH sides, its user keys lie from the separator `[low, low_end)` of
 `Take.separators` up to `[high, high_end)`.
 """
 
@@ -111,7 +111,7 @@ def lay_blocks(
         total += span.length
         if len(ends):
             place = span.number - first
-            block.bounded = BOTH if span.number < last else BELOW
+            block.bounded = _BOTH if span.number < last else _BELOW
             if place > 0:
                 block.low, block.low_end = ends[place - 1], ends[place]
             block.high, block.high_end = ends[place], ends[place + 1]
@@ -180,6 +180,8 @@ class Rows(NamedTuple):
         key_ends: int32, one more than rows; key i is `keys[key_ends[i] : key_ends[i + 1]]`.
         values: uint8.
         value_ends: int32, likewise.
+        value_sizes: int32, bytes of values that are left where they are stored: `value_ends` are places in the window
+            then, value i begins at `value_ends[i]`; empty where values are copied, or none are wanted.
         sequences: int64.
         operations: uint8, numbers of `Take.types`.
         offsets: int64, the file offset of each row's block.
@@ -193,6 +195,7 @@ class Rows(NamedTuple):
     key_ends: OutInt32s
     values: OutBytes
     value_ends: OutInt32s
+    value_sizes: OutInt32s
     sequences: OutInt64s
     operations: OutBytes
     offsets: OutInt64s
@@ -365,7 +368,7 @@ def _compare(keys: Any, start: Any, end: Any, take: Any, block: Any, shared: Any
         proof += _ONE
         if start + low == end or keys[start + low] < take.separators[block.low + low]:
             return _MISPLACED, low, high
-    if block.bounded == BOTH:
+    if block.bounded == _BOTH:
         if start + high == end:
             return _NEVER, low, high
         if block.high + high == block.high_end or keys[start + high] > take.separators[block.high + high]:
@@ -427,6 +430,9 @@ def _is_below(keys: Any, start: Any, end: Any, before: Any, common: Any) -> Any:
 @always_inlined
 def _take_value(data: Any, start: Any, length: Any, take: Any, rows: Any, row: Any, values: Any) -> Any:
     """Add the value of a row, if it is wanted, after `values` bytes of others; return how many there are then."""
+    if len(rows.value_sizes):
+        rows.value_ends[row], rows.value_ends[row + 1], rows.value_sizes[row] = start, start + length, length
+        return values
     if take.values:
         copy_bytes(rows.values, values, data, start, length)
         values += length

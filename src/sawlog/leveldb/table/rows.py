@@ -26,6 +26,7 @@ from sawlog.leveldb.columns import (
     OPERATION_NAMES,
     RANGE,
     SEQUENCE,
+    SIZE,
     STAMP,
     TIMED,
     VALUE,
@@ -34,6 +35,7 @@ from sawlog.leveldb.columns import (
     strip_times,
 )
 from sawlog.leveldb.log.head import find_encryption
+from sawlog.leveldb.records.layout import TIMED_SUFFIX
 from sawlog.leveldb.table import entries as e
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
@@ -118,7 +120,7 @@ _KEY_ROOM = 1 << 10
 _SCRATCH_BYTES = 64 << 10
 """Room for an expanded block to begin with."""
 _OF_ROWS = (Role.DATA, Role.RANGE_DELETES)
-_COLUMNS = ("keys", "key_ends", "values", "value_ends", "sequences", "offsets")
+_COLUMNS = ("keys", "key_ends", "values", "value_ends", "value_sizes", "sequences", "offsets")
 
 
 @cache
@@ -154,6 +156,8 @@ class RowReader(SpanWalk):
         schema: pa.Schema,
         findings: Findings,
         reels: Mapping[str, Reel] | None = None,
+        *,
+        in_place: bool = False,
     ) -> None:
         super().__init__(fragment, table, source, findings)
         self._range = fragment
@@ -168,6 +172,8 @@ class RowReader(SpanWalk):
         self._take = e.Take(internal, *requested, types, np.zeros(0, np.uint8), stamp)
         self._rule = table.rules.rule
         self._layer = table.make_layer(source)
+        self._can_refer = in_place and VALUE in self._names and self._layer is None and not table.has_stamp_column
+        self._window: NDArray[np.uint8] | None = None
         self._record, self._state = make_record(e.STATE)
         # The first damage stops the kernel: up to there, both policies do the same.
         self._events = np.zeros(2, e.EVENT)
@@ -229,6 +235,9 @@ class RowReader(SpanWalk):
             separators, ends = self._bounds.take(before, int(spans["number"][-1]) + 1)
             self._take = self._take._replace(separators=separators)
         self.findings.account.record += e.lay_blocks(spans, ends, before, len(self.table.handles) - 1, blocks)
+        if self._can_refer and spans["role"][0] == Role.DATA and self._are_stored(window, blocks, base):
+            yield from self._hand_over()
+            self._set_window(window)
         state = self._state
         state.block = 0
         status = e.FULL
@@ -244,6 +253,9 @@ class RowReader(SpanWalk):
                 self._last = larger
             elif status == e.SCRATCH:
                 self._scratch = np.empty(max(state.length + SLACK, _SCRATCH_BYTES), np.uint8)
+            elif status == e.UNUSUAL and self._window is not None:
+                yield from self._hand_over(blocks)
+                self._set_window(None)
             elif status == e.EXPAND:
                 self._expand(window, base, blocks)
             elif status == e.UNUSUAL:
@@ -253,6 +265,20 @@ class RowReader(SpanWalk):
                 self._reset(2 * self._room)
             elif status == e.FULL or state.events:
                 yield from self._hand_over(blocks)
+        if self._window is not None:
+            yield from self._hand_over(blocks)
+            self._set_window(None)
+
+    def _are_stored(self, window: NDArray[np.uint8], blocks: NDArray[np.void], base: int) -> bool:
+        """Return whether blocks are in a window as they are, and offsets of a column reach all of it."""
+        ends = (blocks["offset"] + blocks["stored"]).astype(np.int64) - base
+        is_whole = int(ends[-1]) < len(window) <= np.iinfo(np.int32).max
+        return is_whole and bool((self._rule.codecs[window[ends]] == k.AS_IS).all())
+
+    def _set_window(self, window: NDArray[np.uint8] | None) -> None:
+        """Leave the values of rows to come in a window; `None`: copy them."""
+        self._window, self._is_full = window, True
+        self._take = self._take._replace(values=window is None)
 
     def _expand(self, window: NDArray[np.uint8], base: int, blocks: NDArray[np.void]) -> None:
         state = self._state
@@ -286,9 +312,9 @@ class RowReader(SpanWalk):
     def _make_rows(self) -> e.Rows:
         expanded = self._scratch.view()
         expanded.flags.writeable = False
-        binary = self._keys.values, self._key_ends.values, self._values.values, self._value_ends.values
-        numbers = self._sequences.values, self._operations, self._offsets.values
-        return e.Rows(*binary, *numbers, self._events, self._last, self._scratch, expanded)
+        keys, values = (self._keys.values, self._key_ends.values), (self._values.values, self._value_ends.values)
+        numbers = self._value_sizes.values, self._sequences.values, self._operations, self._offsets.values
+        return e.Rows(*keys, *values, *numbers, self._events, self._last, self._scratch, expanded)
 
     def _reset(self, room: int) -> None:
         """Make fresh columns for the next batch; the kernel carries over what follows the rows so far."""
@@ -298,6 +324,7 @@ class RowReader(SpanWalk):
         self._values = Column(np.uint8, room if self._take.values else 0, reel("values"))
         self._key_ends = Column(np.int32, rows + 1, reel("key_ends"))
         self._value_ends = Column(np.int32, rows + 1, reel("value_ends"))
+        self._value_sizes = Column(np.int32, 0 if self._window is None else rows, reel("value_sizes"))
         self._sequences = Column(np.int64, rows, reel("sequences"))
         self._offsets = Column(np.int64, rows if self._take.offsets else 0, reel("offsets"))
         self._key_ends.values[0] = self._value_ends.values[0] = 0
@@ -346,7 +373,7 @@ class RowReader(SpanWalk):
 
     def _make_batch(self, rows: int) -> pa.RecordBatch:
         keys = _make_binary(rows, self._key_ends, self._keys)
-        values = _make_binary(rows, self._value_ends, self._values) if self._take.values else None
+        values = _make_binary(rows, self._value_ends, self._values, self._window) if VALUE in self._names else None
         if self.table.has_stamp_column:
             widths = np.full(rows, 0 if self.table.has_stripped_keys else layout.STAMP_WIDTH)
             keys, stamps = split_stamps(keys, widths, self.fragment.path)
@@ -361,7 +388,10 @@ class RowReader(SpanWalk):
                 codes = self._operations[:rows]
                 # Bytes are searched in a tenth of the time of an array.
                 is_timed = not self._range.stored and TIMED in codes.tobytes()
-                columns[name] = strip_times(values, codes == TIMED) if is_timed else values
+                columns[name] = strip_times(values, codes == TIMED) if is_timed and self._window is None else values
+                if is_timed and self._window is not None:
+                    sizes = self._value_sizes.values[:rows]
+                    sizes[(codes == TIMED) & (sizes >= TIMED_SUFFIX)] -= TIMED_SUFFIX
             elif name == SEQUENCE:
                 columns[name] = self._make_sequence(rows)
             elif name == OPERATION:
@@ -374,7 +404,10 @@ class RowReader(SpanWalk):
         def take_offsets() -> pa.Array:
             return pa.Array.from_buffers(pa.int64(), rows, [None, self._offsets.take(rows)])
 
-        return assemble(self._schema, rows, columns, self.fragment.path, take_offsets)
+        batch = assemble(self._schema, rows, columns, self.fragment.path, take_offsets)
+        if self._window is None:
+            return batch
+        return batch.append_column(SIZE, pa.Array.from_buffers(pa.int32(), rows, [None, self._value_sizes.take(rows)]))
 
     def _make_sequence(self, rows: int) -> pa.Array:
         sequence = self.table.global_sequence
@@ -384,9 +417,9 @@ class RowReader(SpanWalk):
         return make_fixed_array(pa.int64(), np.where(sequences == 0, sequence, sequences))
 
 
-def _make_binary(rows: int, ends: Column, data: Column) -> pa.Array:
-    buffers = [None, ends.take(rows + 1), data.take(int(ends.values[rows]))]
-    return pa.Array.from_buffers(pa.binary(), rows, buffers)
+def _make_binary(rows: int, ends: Column, data: Column, window: NDArray[np.uint8] | None = None) -> pa.Array:
+    content = data.take(int(ends.values[rows])) if window is None else pa.py_buffer(window)
+    return pa.Array.from_buffers(pa.binary(), rows, [None, ends.take(rows + 1), content])
 
 
 def _find_runs(spans: NDArray[np.void], bounds: Bounds | None) -> Iterator[tuple[int, int]]:
