@@ -44,6 +44,8 @@ from sawlog.leveldb.records.layout import BatchDamageKind, Field
 from sawlog.leveldb.table.layout import STAMP_WIDTH
 
 BATCH_ROWS = 64 << 10
+_ROWS_OF_RECORD = 16
+"""Room for so many rows a record is taken first, and then so many times more: few have more."""
 EVENT_ROOM = 1024
 """Damaged ranges that the kernel writes down before it hands over."""
 
@@ -174,11 +176,12 @@ class Decoder:
         starts = view_values(records.column(OFFSET_COLUMN), np.int64)
         stops = view_values(records.column(END_COLUMN), np.int64)
         self._state = np.zeros(1, k.DECODER)[0]
-        status = k.FULL
+        status, most_rows = k.FULL, len(offsets)
         while status == k.FULL:
             for name in _OF_BATCH:
                 self._state[name] = 0
-            self._reset(len(data))
+            most_rows *= _ROWS_OF_RECORD
+            self._reset(len(data), min(BATCH_ROWS, len(data) + 1, most_rows))  # an operation takes a byte at least
             status = self._decode(data, offsets)
             rows = int(self._state.rows)
             self._findings.rows += rows
@@ -192,8 +195,7 @@ class Decoder:
                 yield self._make_batch(rows, records)
             self._report(self._events[: int(self._state.events)], starts, stops)
 
-    def _reset(self, payload: int) -> None:
-        names, max_rows = self._schema.names, min(BATCH_ROWS, payload + 1)  # an operation takes a byte at least
+    def _reset(self, payload: int, max_rows: int) -> None:
         if max_rows > len(self._records):
             self._records = np.empty(max_rows, np.int32)
             self._operations = np.empty(max_rows, np.int8)
@@ -201,7 +203,7 @@ class Decoder:
         self._sequences = Column(np.int64, max_rows)
         self._families = Column(np.int64, max_rows)
         self._ends = {name: Column(np.int32, max_rows + 1) for name in _BINARY}
-        self._bytes = {name: Column(np.uint8, payload if name in names else 0) for name in _BINARY}
+        self._bytes = {name: Column(np.uint8, payload if name in self._schema.names else 0) for name in _BINARY}
         for ends in self._ends.values():
             ends.values[0] = 0
 
