@@ -44,6 +44,8 @@ KEY, SECRET = "sawlog", "sawlog-secret"
 SERVER = "SAWLOG_VERSITYGW"
 """Names the program of versitygw; without it, and none on the path, the slow stand-in of the tests is measured."""
 RANGE = 8 << 20
+AWAY = 0, 30
+"""Milliseconds to the server and back."""
 
 
 def cases(settings: Settings) -> Iterator[Case]:
@@ -52,11 +54,13 @@ def cases(settings: Settings) -> Iterator[Case]:
     log = place / "bucket" / "000003.log"
     data.write_log(log, data.records(data.count_for(settings.size, LENGTH), LENGTH))
     files = min(FILES, max(4, settings.size // 4000))
-    write_many(place / "bucket", files)
-    for number in range(min(DATABASES, files)):
-        shutil.copytree(DATABASE, place / "bucket" / "databases" / f"{number:03}")
+    write_many(place / "bucket", files, settings)
+    (place / "bucket" / "databases").mkdir()
+    if is_any_wanted(settings, "ls_databases", "verify_databases"):
+        for number in range(min(DATABASES, files)):
+            shutil.copytree(DATABASE, place / "bucket" / "databases" / f"{number:03}")
     with served(place, settings.place) as near, delayed(near) as far:
-        for away, address in ((0, near), (30, far)):
+        for away, address in zip(AWAY, (near, far), strict=True):
             yield from cases_at_distance(address, away, log, files, settings)
 
 
@@ -174,9 +178,16 @@ def read_parquet(store: S3FileSystem) -> int:
     return int(ds.dataset("bucket/deephaven_log.parquet", filesystem=store).to_table().num_rows)
 
 
-def write_many(bucket: Path, files: int) -> None:
-    """Write a small file of each format many times, and as Parquet the rows of Deephaven's logs."""
+def is_any_wanted(settings: Settings, *names: str) -> bool:
+    """Whether one of some cases is measured, at whatever distance."""
+    return any(settings.wanted(f"stores_{name}_{away}") for name in names for away in AWAY)
+
+
+def write_many(bucket: Path, files: int, settings: Settings) -> None:
+    """Write a small file of each format that is measured many times, and as Parquet the rows of Deephaven's logs."""
     for name, (table, _) in samples(ROWS).items():
+        if not is_any_wanted(settings, f"{name}_files", *(["info", "ls"] if name == "deephaven_log" else [])):
+            continue
         write_copies(bucket / name / NAMES.get(name, "{:06}"), files, partial(write_sample, name, table))
         if name == "deephaven_log":
             write_copies(bucket / f"{name}.parquet" / "{:06}.parquet", files, partial(pq.write_table, table))
