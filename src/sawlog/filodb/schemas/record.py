@@ -341,7 +341,7 @@ class RecordSchema:
     def __repr__(self) -> str:
         return f"RecordSchema<{', '.join(map(str, self.columns))}; {self.partition_field_start}>"
 
-    @property
+    @cached_property
     def _identity(self) -> tuple[Any, ...]:
         return tuple(column.type for column in self.columns), self.partition_field_start, self.predefined_keys
 
