@@ -505,7 +505,7 @@ class MapReader:
             if len(numbers) >= 2:
                 named[key] = Handle(*numbers[:2])
             if key == layout.VALUE_INDEX_NAME:
-                self._read_value_index(Handle(*numbers[:2]), value[-3:])
+                self._read_value_index(named.get(key, table.footer.metaindex), value[-3:] * (len(numbers) > 1))
         if table.footer.dialect == "leveldb" and not named.keys().isdisjoint(layout.PROPERTIES_NAMES):
             table.rules = replace(table.rules, dialect="rocksdb")
         index = table.footer.index or named.pop(layout.INDEX_NAME, None)
@@ -584,11 +584,10 @@ class MapReader:
             self._add_damage(handle, error.make_flaw(content.size))
             return iter(())
 
-    def _read_value_index(self, handle: Handle, widths: bytes) -> None:
-        """Find the blocks of values."""
+    def _read_value_index(self, handle: Handle | None, widths: bytes) -> None:
+        """Find the blocks of values; without widths, the block is damaged."""
         table = self.map
-        content = self.read_block(handle)
-        if content is None:
+        if handle is None or (content := self.read_block(handle)) is None:
             return
         rows = np.frombuffer(content, np.uint8)
         width = sum(widths)
