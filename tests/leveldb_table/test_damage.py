@@ -15,6 +15,7 @@ from sawlog import DamageError
 from sawlog.format.damage import DamageWarning, Verdict
 from sawlog.testing import Sample, check, writing
 from sawlog.testing.outcome import is_subsequence
+from tests.bytes import mask_crc
 from tests.leveldb_table.support import GOLDEN, leveldb_tables, pairs, rocksdb_tables
 
 FORMAT = "leveldb_table"
@@ -152,3 +153,20 @@ def test_repair_states_no_order_of_keys_where_it_is_lost(table: str, keys: str, 
     with pytest.warns(DamageWarning, match="checksum_mismatch"):
         rows = sawlog.read(source, format=FORMAT, keys=keys, on_damage="skip")
     assert sawlog.read(copy, format=FORMAT, keys=keys).equals(rows)
+
+
+def test_an_index_of_values_that_is_named_by_half_is_damaged(tmp_path: Path) -> None:
+    """The block that names it is whole by its checksum, and names no length."""
+    path = tmp_path / "small.sst"
+    data = bytearray((GOLDEN.parent / "pebble" / path.name).read_bytes())
+    path.write_bytes(data)
+    handle = data.rindex(b"pebble.value_index") + len(b"pebble.value_index")
+    frames = sawlog.read(path, format="leveldb_table", view="frames").to_pylist()
+    offset, length = next((row["offset"], row["length"]) for row in frames if row["name"] == "metaindex")
+    assert offset < handle < offset + length
+    data[handle + 2 : handle + 6] = b"\x80" * 4  # a number without an end
+    block = bytes(data[offset : offset + length - 4])
+    data[offset + length - 4 : offset + length] = mask_crc(block).to_bytes(4, "little")
+    path.write_bytes(data)
+    (file,) = sawlog.verify(path, format="leveldb_table").files
+    assert "bad_block" in {damage.kind for damage in file.damages}
