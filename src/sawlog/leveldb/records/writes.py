@@ -45,7 +45,7 @@ from sawlog.leveldb.table.layout import STAMP_WIDTH
 
 BATCH_ROWS = 64 << 10
 _ROWS_OF_RECORD = 16
-"""Room for so many rows a record is taken first, and then so many times more: few have more."""
+"""Room for so many rows of a record is taken until a batch has more."""
 EVENT_ROOM = 1024
 """Damaged ranges that the kernel writes down before it hands over."""
 
@@ -163,6 +163,7 @@ class Decoder:
         room = 1 if findings.on_damage == "fail" else EVENT_ROOM
         self._events = np.zeros(room, k.EVENT)
         self._records = np.empty(0, np.int32)
+        self._rows_of_record = _ROWS_OF_RECORD
 
     def read_batches(self, records: pa.RecordBatch, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some records, in batches of bounded size.
@@ -176,13 +177,13 @@ class Decoder:
         starts = view_values(records.column(OFFSET_COLUMN), np.int64)
         stops = view_values(records.column(END_COLUMN), np.int64)
         self._state = np.zeros(1, k.DECODER)[0]
-        status, most_rows = k.FULL, len(offsets)
+        status = k.FULL
         while status == k.FULL:
             for name in _OF_BATCH:
                 self._state[name] = 0
-            most_rows *= _ROWS_OF_RECORD
-            self._reset(len(data), min(BATCH_ROWS, len(data) + 1, most_rows))  # an operation takes a byte at least
+            self._reset(len(data), min(BATCH_ROWS, len(data) + 1, self._rows_of_record * len(offsets)))  # a byte each
             status = self._decode(data, offsets)
+            self._rows_of_record = BATCH_ROWS if status == k.FULL else self._rows_of_record
             rows = int(self._state.rows)
             self._findings.rows += rows
             self.marked = self.marked or bool(_MARKED[self._operations[:rows]].any())
